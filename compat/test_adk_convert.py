@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,14 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import palaver
-from compat.adk_agent import content
-from palaver.adapters.adk import convert, event_cache, from_event, to_event
+from compat.adk_agent import HERE, content
+from palaver.adapters.adk import (
+    PalaverSessionService,
+    convert,
+    event_cache,
+    from_event,
+    to_event,
+)
 from palaver.adapters.adk.event_cache import EventCache, copier
 from palaver.messages import ToolCallPart, ToolPart, assistant
 from palaver.messages.message import Message
@@ -25,6 +32,8 @@ from tests.profiles import at_least
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from palaver.stores import Store
 
 
 # ── events and messages ─────────────────────────────────────────────────────────────────────────
@@ -90,6 +99,29 @@ def test_an_event_comes_back_exactly(given: types.Content | None, author: str) -
     store = palaver.open(":memory:")
     history = store.create([from_event(event)])
     assert event == to_event(store.get(history.id)[0])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda half: {"text": half},
+        lambda half: {"function_response": types.FunctionResponse(name="f", response={"a": half})},
+    ],
+    ids=["text", "response"],
+)
+def test_half_a_character_is_replaced(here: Store, part: Any) -> None:
+    """A tool that lists files whose names are not UTF-8 does not end the run."""
+    half = "\udcff"
+
+    def event(text: str) -> Event:
+        actions = EventActions(state_delta={"last": [text], "nul": "\0", "none": None, "n": 2**70})
+        said = content(part(text), role="user")
+        return Event(id="e1", author="user", content=said, actions=actions, timestamp=1.0)
+
+    history = here.create([from_event(event(f"a{half}"))])
+    assert event("a\ufffd") == to_event(here.get(history.id)[0])
+    begins = PalaverSessionService(here).create_session(**HERE, state={"dir": half, "none": None})
+    assert {"dir": "\ufffd", "none": None} == asyncio.run(begins).state
 
 
 @pytest.mark.parametrize("given", CONTENTS)

@@ -128,6 +128,38 @@ def test_a_change_in_mid_run_is_in_the_next_request(
         assert [*TURN[:1], "assistant", *TURN[:2], "user", "assistant"] == roles(store, "fork")
 
 
+def test_a_tool_may_set_the_state_of_its_session_through_the_service(store: Store) -> None:
+    """It does not wait for its own run."""
+    service = PalaverSessionService(store, wait_seconds=1)
+
+    async def look(city: str) -> str:
+        """Tell the weather of a city."""
+        for done in (50, 100):
+            session = await service.get_session(**TALK)
+            assert session is not None
+            actions = EventActions(state_delta={"progress": done})
+            await service.append_event(session, Event(author="weather", actions=actions))
+        return f"{city}: rain"
+
+    look.__name__ = "weather"
+    with ProviderServer("gemini", [looks("Rome"), "Rainy.", "Bye."]) as server:
+        ada = agent(server.url, tools=[look])
+
+        async def talk() -> Session | None:
+            await service.create_session(**TALK)
+            assert "Rainy." == await ask(ada, "Rome?", service, "talk")
+            await service.flush()
+            await asyncio.create_task(ask(ada, "Bye?", service, "talk"))
+            return await service.get_session(**TALK)
+
+        session = asyncio.run(talk())
+    assert [] == server.failures
+    assert session is not None
+    assert 100 == session.state["progress"]
+    authors = ["user", "ada", "weather", "weather", "ada", "ada", "user", "ada"]
+    assert authors == [event.author for event in session.events]
+
+
 def _append(history: StoredHistory) -> None:
     history.append(user("Psst."))
 

@@ -137,6 +137,25 @@ def test_any_conversation_is_a_session(store: Store) -> None:
     assert said(client.requests[0]) == ["Be kind.", "Tea?", "Yes.", "How many?"]
 
 
+def test_two_providers_of_one_store_would_store_everything_twice(here: Store) -> None:
+    """A second one for an audit has a store of its own, or stores what the first does not."""
+    first = PalaverHistoryProvider(here)
+    second = PalaverHistoryProvider(here, "audit", load_messages=False)
+    client = ScriptedClient("Yes.", "No.")
+    with pytest.raises(ValueError, match="'palaver' and 'audit' would store the same messages"):
+        asyncio.run(ask(agent(client, first, second), "Tea?"))
+    assert [] == list(here)
+    with palaver.open(":memory:") as elsewhere:
+        second = PalaverHistoryProvider(elsewhere, "audit", load_messages=False)
+        asyncio.run(ask(agent(client, first, second), "Tea?"))
+        assert ["Tea?", "Yes."] == [each.text for each in elsewhere.get("talk")]
+    questions = PalaverHistoryProvider(here, "questions", load_messages=False, store_outputs=False)
+    answers = PalaverHistoryProvider(here, store_inputs=False)
+    asyncio.run(ask(agent(client, questions, answers), "Rum?"))
+    assert {"Tea?", "Yes.", "Rum?", "No."} == {each.text for each in here.get("talk")}
+    assert len(here.get("talk")) == 4
+
+
 def test_the_newest_messages_begin_with_a_question(here: Store) -> None:
     client = ScriptedClient(*(f"a{number}" for number in range(4)))
     talking = agent(client, PalaverHistoryProvider(here, max_messages=3))

@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolCall
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from compat.saver_agent import thread
@@ -162,6 +163,53 @@ def test_a_fork_in_the_past_leaves_the_other_branch(store: Store) -> None:
         m.content for m in graph.get_state(changed).values["messages"]
     ]
     assert 9 == len(store.get("trip").log)  # nothing was written twice
+
+
+def test_a_past_that_waits_is_what_the_conversation_shows(store: Store) -> None:
+    """An interrupt of long ago is the newest checkpoint: an edit of it is what the graph sees."""
+
+    def approve(state: MessagesState) -> dict[str, Any]:
+        assert state["messages"]
+        return {"messages": [AIMessage(interrupt("Is that right?"))]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("approve", approve)
+    builder.add_edge(START, "approve")
+    graph = builder.compile(checkpointer=PalaverSaver(store))
+    for word in ("one", "two"):
+        graph.invoke({"messages": [HumanMessage(word)]}, thread())
+        graph.invoke(Command(resume="yes"), thread())
+    (*_, past) = (each for each in graph.get_state_history(thread()) if each.next == ("approve",))
+    graph.invoke(None, past.config)
+    history = store.get("trip")
+    assert ["one"] == [m.text for m in history]
+    assert ["one"] == [m.content for m in graph.get_state(thread()).values["messages"]]
+    history.append(user("think again"))
+    found = graph.invoke(Command(resume="no"), thread())
+    assert ["one", "think again", "no"] == [m.content for m in found["messages"]]
+    assert ["one", "think again", "no"] == [m.text for m in history.refresh()]
+
+
+def test_an_update_of_the_past_is_what_the_conversation_shows(store: Store) -> None:
+    """Also where it changes something else than the messages."""
+
+    class State(MessagesState):
+        mood: str
+
+    def answer(state: State) -> dict[str, Any]:
+        assert state["messages"]
+        return {"messages": [AIMessage("yes")]}
+
+    builder = StateGraph(State)
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    graph = builder.compile(checkpointer=PalaverSaver(store))
+    say(graph, "one")
+    past = graph.get_state(thread())
+    say(graph, "two")
+    graph.update_state(past.config, {"mood": "good"}, as_node="answer")
+    assert ["one", "yes"] == [m.text for m in store.get("trip")]
+    assert ["one", "yes", "three", "yes"] == say(graph, "three")
 
 
 def test_messages_that_the_graph_removes(store: Store) -> None:

@@ -134,6 +134,22 @@ def test_a_copied_thread_goes_its_own_way(store: Store) -> None:
     assert [] == list(store.verify())
 
 
+def test_a_copy_goes_on_from_a_past_that_it_shares(store: Store) -> None:
+    """What has no new messages is put into the copy's own conversation, too."""
+    saver = PalaverSaver(store)
+    graph = echo(saver)
+    say(graph, "one")
+    say(graph, "two")
+    saver.copy_thread("trip", "copy")
+    states = [*graph.get_state_history(thread("copy"))]
+    past = next(one for one in states if len(one.values["messages"]) == 2)
+    graph.update_state(past.config, {"messages": []}, as_node="answer")
+    assert ["one", "a1"] == at(graph, thread("copy"))
+    assert ["one", "a1"] == [m.text for m in store.get("copy")]
+    assert ["one", "a1", "other", "a3"] == say(graph, "other", thread("copy"))
+    assert ["one", "a1", "two", "a3"] == at(graph, thread())
+
+
 def test_deleting_the_last_run_goes_back_to_what_was(store: Store) -> None:
     saver = PalaverSaver(store)
     graph = echo(saver)

@@ -413,10 +413,18 @@ def test_a_failed_call_of_palaver_says_so() -> None:
     assert ("no network", "failed") == (contents(request)[0], getattr(part, "outcome", None))
 
 
-def test_what_a_store_refuses_is_replaced() -> None:
-    history = History()
-    save(history, [ModelRequest.user_text_prompt("a\0b")])
-    assert "a\ufffdb" == history.view[0].text
+@pytest.mark.parametrize("refused", ["\0", "\ud800"], ids=ascii)
+def test_what_a_store_refuses_is_replaced(here: Store, refused: str) -> None:
+    """Also in what a tool returned, such as the name of a file that is not UTF-8."""
+    history = here.create()
+    asked = ModelRequest.user_text_prompt(f"a{refused}b")
+    called = ModelResponse([ToolCallPart("ls", {"of": refused}, "c1")])
+    found = ModelRequest([ToolReturnPart("ls", {"names": [f"{refused}.txt"]}, "c1")])
+    turn: list[ModelMessage] = [asked, called, found, ModelResponse([TextPart(f"one{refused}")])]
+    assert 4 == len(save(history, turn))
+    assert [] == save(history, turn)
+    assert [] == save(history, load(history))
+    assert ["a\ufffdb", "", "", "one\ufffd"] == [message.text for message in history.view]
 
 
 def test_ignored_text_does_not_reach_the_model() -> None:

@@ -400,6 +400,27 @@ def test_a_summary_of_strands_is_one_edit(store: Store) -> None:
     assert restored.conversation_manager.get_state()["summary_message"] is None
 
 
+def test_what_is_done_between_runs_stays_when_the_agent_is_synced(store: Store) -> None:
+    """As Strands' own sessions have it; they forget what is done to the messages in place."""
+    summing = SummarizingConversationManager(summary_ratio=0.5, preserve_recent_messages=1)
+    model, own = ScriptedModel("A.", "B.", "All of it."), PalaverSessionManager("talk", store)
+    first = agent(model, own, conversation_manager=summing)
+    first("Tea?")
+    first("Rum?")
+    summing.reduce_context(first)
+    first.messages[-1]["content"] = [{"text": "B, I think."}]
+    manager = PalaverSessionManager("talk", store, wait_seconds=0)
+    assert "Tea?" == manager.history()[0].text
+    own.sync_agent(first)
+    again = agent(ScriptedModel(), manager, conversation_manager=SummarizingConversationManager())
+    assert ["All of it.", "Rum?", "B, I think."] == said(again.messages)
+    assert first.messages == again.messages
+    assert store.lease("talk", "another", seconds=1).holder == "another"
+    first.messages.clear()
+    own.sync_agent(first)  # while another has its turn, it is left to the run
+    assert 3 == len(store.get("talk"))
+
+
 def test_another_conversation_manager_begins_anew(here: Store) -> None:
     window = SlidingWindowConversationManager(window_size=2)
     first = agent(

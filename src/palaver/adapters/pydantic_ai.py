@@ -184,7 +184,7 @@ def _from_json(theirs: JsonObject, session: str) -> list[Message]:
     """Convert as `from_json` does, without what a store refuses."""
     try:
         return from_json(theirs, session)
-    except ValidationError:
+    except (ValidationError, UnicodeEncodeError):
         return from_json(cast("JsonObject", replace_refused(theirs)), session)
 
 

@@ -8,6 +8,7 @@ its JSON is made once, and read once by pydantic's own validators.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -17,7 +18,7 @@ from google.genai.types import Content
 from google.genai.types import Part as ContentPart
 from msgspec.structs import replace
 from pydantic import BaseModel
-from pydantic_core import SchemaValidator
+from pydantic_core import PydanticSerializationError, SchemaValidator
 
 from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
@@ -56,6 +57,7 @@ __all__ = [
     "repair_request",
     "state_delta",
     "to_event",
+    "to_json",
 ]
 
 METADATA_KEY: Final = "adk"
@@ -84,10 +86,10 @@ def from_event(event: Event, *, session: str = "") -> Message:
     at = int(min(event.timestamp * 1000, MAX_INT)) if event.timestamp > 0 else 0
     said = _text_alone(event.content)
     if said is not None:
-        beside = event.model_dump_json(by_alias=True, exclude_none=True, exclude=_CONTENT)
-        with suppress(ValidationError):
+        with suppress(ValidationError, PydanticSerializationError):
+            beside = event.model_dump_json(by_alias=True, exclude_none=True, exclude=_CONTENT)
             return Message(*said, name, at, _metadata({"event": beside}))
-    fields = msgspec.json.decode(event.model_dump_json(by_alias=True, exclude_none=True))
+    fields = to_json(event)
     theirs = fields.pop("content", None)
     role = _role(event.author, theirs)
     try:
@@ -100,6 +102,17 @@ def from_event(event: Event, *, session: str = "") -> Message:
     if steps := diff(ours, theirs):
         stored["content"] = f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}"
     return replace(made, metadata=_metadata(stored))
+
+
+def to_json(model: BaseModel) -> _Json:
+    """Return a model of ADK's as JSON; half a character, as a file's name may have, is replaced."""
+    try:
+        found = msgspec.json.decode(model.model_dump_json(by_alias=True, exclude_none=True))
+    except PydanticSerializationError:
+        given = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+        text = json.dumps(given, ensure_ascii=False)
+        found = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return dict(found)
 
 
 def _text_alone(content: Content | None) -> tuple[Role, str] | None:

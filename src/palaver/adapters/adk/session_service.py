@@ -17,6 +17,7 @@ import json
 import weakref
 from collections import OrderedDict
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
@@ -41,7 +42,7 @@ from palaver.adapters._worker_threads import (
     run_in_background,
     run_to_end,
 )
-from palaver.adapters.adk.convert import METADATA_KEY, from_event, state_delta, to_event
+from palaver.adapters.adk.convert import METADATA_KEY, from_event, state_delta, to_event, to_json
 from palaver.adapters.adk.event_cache import EventCache
 from palaver.errors import (
     AlreadyExists,
@@ -115,8 +116,7 @@ def _scopes(delta: Mapping[str, Any]) -> tuple[_Json, _Json, _Json]:
 
 def _json_state(state: Mapping[str, Any]) -> _Json:
     """Return state as JSON, as ADK writes that of an event."""
-    actions = EventActions(state_delta=dict(state))
-    return dict(json.loads(actions.model_dump_json())["state_delta"])
+    return dict(to_json(EventActions(state_delta=dict(state)))["stateDelta"])
 
 
 def _initial(records: Mapping[str, bytes]) -> _Json:
@@ -172,6 +172,10 @@ class _Writer:
         """Of all events in the view of this version; None if they were not all read."""
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         """Those of the run that have appended; its turn ends with the last of them."""
+
+
+_run: ContextVar[weakref.ref[_Writer] | None] = ContextVar("palaver_adk_run", default=None)
+"""What the run that this code is part of writes with: a tool may set the state of its session."""
 
 
 class PalaverSessionService(BaseSessionService):
@@ -655,6 +659,17 @@ class PalaverSessionService(BaseSessionService):
             owner = session.app_name, session.user_id, session.id
             talk = await self._in_thread(lambda: self._open_now(self._name_of(*owner)))
             writer = self._remember(session, _Writer(self._turn_on(talk), talk, None, None))
+        run = _run.get()
+        outer = None if run is None or event.content or run() is writer else run()
+        if outer is not None and outer.history is writer.history and outer.turn.lease is not None:
+            own, writer.turn = writer.turn, outer.turn
+            with suppress(LeaseTaken, LeaseLost):  # the run has lost its turn: wait for another
+                try:
+                    await self._in_thread(partial(self._append, writer, session, event))
+                    return
+                finally:
+                    writer.turn = own
+        _run.set(weakref.ref(writer))
         if task is not None and self._tasks.get(task) is not writer:
             if task not in self._tasks:
                 task.add_done_callback(self._end)

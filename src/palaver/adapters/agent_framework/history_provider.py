@@ -207,7 +207,11 @@ class PalaverHistoryProvider(HistoryProvider):
         context: SessionContext,
         state: dict[str, Any],
     ) -> None:
-        """Take a turn, and give the run what the session has, so that it is a valid request."""
+        """Take a turn, and give the run what the session has, so that it is a valid request.
+
+        `ValueError` if another provider of the agent stores the same messages there.
+        """
+        self._check_others(agent)
         name = conversation_id(context.session_id)
         turn = self._turn(name)
         if turn is None or (turn.is_over() and not any(answered_calls(context.input_messages))):
@@ -261,6 +265,25 @@ class PalaverHistoryProvider(HistoryProvider):
         await super().after_run(agent=agent, session=session, context=context, state=state)
         if turn.ends:
             await run_to_end(partial(self._release, turn))
+
+    def _check_others(self, agent: SupportsAgentRun) -> None:
+        """Refuse an agent that would store its messages twice in one conversation."""
+        others: Sequence[object] = getattr(agent, "context_providers", ())
+        for other in others:
+            if (
+                other is not self
+                and isinstance(other, PalaverHistoryProvider)
+                and other.store is self.store
+                and (
+                    (other.store_inputs and self.store_inputs)
+                    or (other.store_outputs and self.store_outputs)
+                )
+            ):
+                raise ValueError(
+                    f"the history providers {self.source_id!r} and {other.source_id!r} would store"
+                    " the same messages twice in one conversation: give one of them another store,"
+                    " or store_inputs=False and store_outputs=False"
+                )
 
     # ── one access to the store each ────────────────────────────────────────────────────────────
 

@@ -66,6 +66,8 @@ __all__ = [
 
 _MESSAGES: Final = "messages"
 _START: Final = "__start__"
+_BRANCHES: Final = ("fork", "update")
+"""The sources of checkpoints that go on from any other, and not from what a graph has just read."""
 _FIRST: Final = "00000000-0000-6000-8000-"
 """What the id of a conversation's first checkpoint begins with: it sorts before LangGraph's own."""
 
@@ -88,6 +90,8 @@ class _Channel(NamedTuple):
     given: GivenMessages | None
     ran: bool
     """Whether a node ran since the graph was given the messages."""
+    branches: bool
+    """Whether the checkpoint is a branch or an update, which may go on from any other."""
 
 
 class _Step(NamedTuple):
@@ -179,6 +183,7 @@ def _make_draft(
     given: dict[str, GivenMessages | None] = {}
     # the step after an input runs no node: it only adds the input to what was read just now
     ran = before is None or before.metadata_of(serde).get("source") != "input"
+    branches = metadata.get("source") in _BRANCHES
     for channel, value in values.items():
         version = body["channel_versions"].get(channel)
         was_list = before is not None and channel in before.messages
@@ -197,8 +202,12 @@ def _make_draft(
                 blobs.append((BLOBS, name, dumped[0].encode() + b"\n" + dumped[1]))
     large = tuple(channel for channel in values if channel not in lists and channel not in small)
     homes = _conversations(thread, namespace, before, lists)
+    refs = {} if before is None else before.messages
+    for name in lists:
+        if name in refs and refs[name].conversation != homes[name]:
+            given[name] = None  # its version is one of the conversation that this was copied from
     channels = [
-        _Channel(name, messages, homes[name], name in new_versions, given[name], ran)
+        _Channel(name, messages, homes[name], name in new_versions, given[name], ran, branches)
         for name, messages in lists.items()
     ]
     return _Draft(
@@ -287,7 +296,8 @@ def _plan_step(stored: MessageChannel, channel: _Channel, serde: SerializerProto
     if given is not None:
         known = given.messages
         begins = value[: len(known)] == known
-        if begins and len(value) == len(known) and not channel.changed:
+        goes_back = channel.branches and given.version < stored.tip.version
+        if begins and len(value) == len(known) and not channel.changed and not goes_back:
             return _Step(given.version, apart=given.apart)
         edited = given.apart or given.version != now
         if (

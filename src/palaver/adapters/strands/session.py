@@ -626,13 +626,28 @@ class PalaverSessionManager(RepositorySessionManager):
         self._held_records.setdefault(agent.agent_id, []).append(stored)
 
     def sync_agent(self, agent: LocalAgent, **_more: object) -> None:
-        """Store what changed of an agent beside its messages."""
+        """Store what changed of an agent; between runs, also what was done to its messages."""
+        shown = self._shown.get(agent.agent_id)
+        if shown is not None and isinstance(agent, Agent):
+            self._store_between_runs(agent, shown)
         state = SessionAgent.from_agent(agent)
         now = {**state.to_dict(), "created_at": "", "updated_at": ""}
         self._prune_held_records(agent)
         if self._last_synced_internal_state.get(agent.agent_id) != now:
             self.repository.put_agent(self.session_id, state)
             self._last_synced_internal_state[agent.agent_id] = now
+
+    def _store_between_runs(self, agent: Agent, shown: _Shown) -> None:
+        """Store what was done to the messages, unless a run has the turn, which then does it."""
+        if shown.turn.lease is not None or agent.messages == shown.messages:
+            return
+        with suppress(LeaseTaken):
+            self._renew(shown)
+            try:
+                if shown.version == shown.history.refresh().version:
+                    self._bring_up_to_date(agent, shown)
+            finally:
+                shown.turn.release()
 
     # ── a turn ──────────────────────────────────────────────────────────────────────────────────
 
