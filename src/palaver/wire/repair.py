@@ -2,14 +2,20 @@
 
 A repaired history is what the provider is sent, read back. That is valid and says the same, but it
 has new ids and times, and nothing that a request has no place for. So wherever one or several
-messages of the old history say exactly the same, they are used themselves. `pair_results` and
-`begin_with_user` repair a list of another framework's messages, which palaver does not send itself.
+messages of the old history say exactly the same, they are used themselves.
+
+`portable`, `pair_results` and `begin_with_user` are for messages that palaver does not send itself:
+those that a framework is given. Which provider it will ask is not known, so they are made such that
+every provider takes them.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from palaver import wire
 from palaver.messages import (
@@ -21,8 +27,10 @@ from palaver.messages import (
     ToolError,
     ToolPart,
     UnknownPart,
+    text_part,
 )
-from palaver.wire.format import part_as_text
+from palaver.messages.tool_state import raw_output, stand_in
+from palaver.wire.format import Alphabet, Inline, is_text, media_of, part_as_text, text_of
 from palaver.wire.request import BEGIN
 
 if TYPE_CHECKING:
@@ -32,12 +40,18 @@ if TYPE_CHECKING:
     from palaver.messages import Message, ModelRef, Part
     from palaver.wire import Request
 
-__all__ = ["begin_with_user", "pair_results", "repair"]
+__all__ = ["begin_with_user", "has_own_greeting", "mention", "pair_results", "portable", "repair"]
 
 _T = TypeVar("_T")
 _Atoms: TypeAlias = tuple[tuple[object, ...], ...]
 _BETWEEN: Final = 8
 """How many messages may be skipped between two that became one."""
+_TOOLS: Final = Alphabet("[a-zA-Z0-9_-]", 64, "[a-zA-Z_]")
+"""The names of tools that every provider takes."""
+_SENT: Final = ("image", "audio", "video", "text")
+_NOT_SENT: Final = frozenset(("image/svg+xml",))
+_DOCUMENTS: Final = ("application/pdf", "application/msword", "application/rtf", "application/vnd.")
+"""The files that some provider takes, by the first part of their type or by how it begins."""
 
 
 def repair(
@@ -59,6 +73,89 @@ def repair(
     for message in wire.from_(request.format, body).messages:
         found += old.take(message.role, _atoms(message, provider)) or [message]
     return found
+
+
+def portable(message: Message, *, images: bool = False) -> Message | None:
+    """Return a message as the clients of every provider take it; None where nothing of it is left.
+
+    A framework is given so what it did not write. Reasoning goes only to the model that made it and
+    is left out, and so are blank texts, which Anthropic refuses. A file in an answer, which only
+    Gemini takes, is a text that mentions it, unless it is an image and `images` says that the
+    framework leaves it out by itself where it must. A user's text file is its text, any other file
+    that nobody takes is mentioned, and tools have names that everybody takes.
+
+    >>> from palaver.messages import assistant, user
+    >>> portable(assistant("  ")) is None, portable(user("Tea?")).text
+    (True, 'Tea?')
+    """
+    if isinstance(message.content, str):
+        return message if message.content.strip() else None
+    write = _portable_result if message.role == "tool" else _portable_part
+    given = message.parts if message.role == "tool" else message.sendable_parts
+    keeps = images or message.role != "assistant"
+    kept = tuple(each for part in given if (each := write(part, message, keeps=keeps)) is not None)
+    if kept == message.parts:
+        return message
+    return replace(message, content=kept) if kept else None
+
+
+def _portable_part(part: Part, message: Message, *, keeps: bool) -> Part | None:
+    if isinstance(part, ReasoningPart):
+        return None
+    if isinstance(part, TextPart):
+        return part if part.text.strip() else None
+    if isinstance(part, ToolCallPart):
+        return part if _TOOLS.fits(part.tool) else replace(part, tool=_TOOLS.spell(part.tool))
+    if not isinstance(part, FilePart):
+        return part
+    if message.role == "assistant":
+        is_kept = keeps and part.mime.startswith("image/") and isinstance(media_of(part), Inline)
+        said = None if is_kept else mention(part)
+    else:
+        said = _file_as_text(part)
+    return part if said is None else text_part(part.session_id, part.message_id, said)
+
+
+def _file_as_text(part: FilePart) -> str | None:
+    """Return what is said in the place of a file; None where it can be sent."""
+    media = media_of(part)
+    text = text_of(media) if isinstance(media, Inline) and is_text(media.mime) else None
+    if text is not None and text.strip():
+        return f"[the file {part.filename or 'of type ' + part.mime}]\n{text}"
+    is_known = part.mime.partition("/")[0] in _SENT or part.mime.startswith(_DOCUMENTS)
+    if media is None or text is not None or part.mime in _NOT_SENT or not is_known:
+        return mention(part)
+    return None
+
+
+def mention(part: FilePart) -> str:
+    """Return the text that stands in the place of a file that can't be sent."""
+    named = f" {part.filename!r}" if part.filename else ""
+    where = "is not included" if part.url.startswith("data:") else f"is at {part.url}"
+    return f"[a file{named} of type {part.mime} {where}]"
+
+
+def _portable_result(part: Part, message: Message, *, keeps: bool) -> Part | None:  # noqa: ARG001 - as above
+    if not isinstance(part, ToolPart):
+        return part
+    tool, state = _TOOLS.spell(part.tool), part.state
+    if isinstance(state, ToolCompleted):
+        state = _portable_state(state)
+    same = tool == part.tool and state is part.state
+    return part if same else replace(part, tool=tool, state=state)
+
+
+def _portable_state(state: ToolCompleted) -> ToolCompleted:
+    """Return a state whose output says something, without files that nobody takes."""
+    files, output = state.attachments or (), raw_output(state)
+    said = {file.id: text for file in files if (text := _file_as_text(file)) is not None}
+    if output.strip() and not said:
+        return state
+    sent = tuple(file for file in files if file.id not in said)
+    texts = [output] if output.strip() else [] if said else [stand_in(file.mime for file in sent)]
+    metadata = {name: value for name, value in state.metadata.items() if name != "rawOutput"}
+    output = "\n".join([*texts, *said.values()])
+    return replace(state, output=output, metadata=metadata, attachments=sent or UNSET)
 
 
 def pair_results(
@@ -112,28 +209,32 @@ def pair_results(
 
 
 def begin_with_user(
-    entries: list[_T], view: View, *, role: Callable[[_T], str], made: Callable[[str], _T]
+    entries: list[_T], *, role: Callable[[_T], str], made: Callable[[str], _T]
 ) -> list[_T]:
-    """Return entries, with a short message of the user before an answer that has become the first.
+    """Return entries, with a short message of the user before an answer that comes first.
 
-    Several providers refuse a request that begins with an answer. Where the conversation itself
-    began with one, as with a greeting, nothing is added. `role` returns the role of an entry, and
-    `made` makes one of the user's of a text.
+    Anthropic, Bedrock and Gemini refuse a request that begins with an answer, such as a greeting.
+    `role` returns the role of an entry, and `made` makes one of the user's of a text.
 
-    >>> from palaver.history import History
-    >>> from palaver.messages import assistant, user
-    >>> history = History([user("Tea?"), assistant("Yes.")])
-    >>> _ = history.truncate(keep_last=1)
-    >>> begin_with_user(["Yes."], history.view, role=lambda _: "assistant", made=str)
-    ['(the conversation begins here)', 'Yes.']
+    >>> begin_with_user(["Hello!"], role=lambda _: "assistant", made=str)
+    ['(the conversation begins here)', 'Hello!']
     """
     first = next((at for at, each in enumerate(entries) if role(each) != "system"), None)
     if first is None or role(entries[first]) != "assistant":
         return entries
-    asked, answered = (view.log.select(each, 0, 1) for each in ("user", "assistant"))
-    if not asked or not answered or asked[0] > answered[0]:
-        return entries
     return [*entries[:first], made(BEGIN), *entries[first:]]
+
+
+def has_own_greeting(view: View, key: str) -> bool:
+    """Tell whether a framework itself began the conversation with an answer, which is still first.
+
+    It gets that back as it was. `key` is what the metadata of its own messages has.
+    """
+    first = next((message for message in view if message.role != "system"), None)
+    if first is None or first.role != "assistant" or key not in first.metadata:
+        return False
+    asked, answered = (view.log.select(role, 0, 1) for role in ("user", "assistant"))
+    return not asked or answered[0] < asked[0]
 
 
 class _OldMessages:

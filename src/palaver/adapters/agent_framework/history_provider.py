@@ -24,6 +24,7 @@ from agent_framework import Message as FrameworkMessage
 from palaver.adapters._turns import Turn, Wait, check_seconds
 from palaver.adapters._worker_threads import run_in_background, run_to_end
 from palaver.adapters.agent_framework.convert import (
+    alternate,
     answered_calls,
     check_messages,
     from_agent_framework,
@@ -51,6 +52,8 @@ __all__ = ["REDUCED", "PalaverHistoryProvider", "conversation_id", "quote_unprin
 
 REDUCED: Final = "AGENT_FRAMEWORK"
 """The reason of an edit that is what a compaction of the framework did."""
+_GEMINI: Final = "agent_framework_gemini"
+"""The package of a client."""
 _MAX_LOOKBACK: Final = 40
 """How many messages are searched for the call of a result."""
 _MAX_HISTORIES: Final = 128
@@ -225,8 +228,9 @@ class PalaverHistoryProvider(HistoryProvider):
         if _provider_has_it(session, state, is_new=not turn.history.log):
             given = []
         shown = repair_messages(given, coming=context.input_messages, deferred=deferred)
-        if shown and shown[0].role == "assistant":
-            shown = await run_to_end(partial(_begin_with_user, shown, turn.history.view))
+        shown = begin_with_user(shown, role=attrgetter("role"), made=_question)
+        if _asks_gemini(agent):
+            shown = alternate(shown, coming=context.input_messages)
         context.context_messages[self.source_id] = []
         context.extend_messages(self, shown)  # what is not marked as history counts as new input
         if not _stores_each_step(agent):
@@ -531,10 +535,14 @@ def _pausing_tools(agent: SupportsAgentRun) -> set[str]:
     }
 
 
-def _begin_with_user(shown: list[FrameworkMessage], view: View) -> list[FrameworkMessage]:
-    return begin_with_user(
-        shown, view, role=attrgetter("role"), made=lambda text: FrameworkMessage("user", [text])
-    )
+def _asks_gemini(agent: SupportsAgentRun) -> bool:
+    """Tell whether an agent has the client that sends two messages of one role as they are."""
+    kinds = type(getattr(agent, "client", None)).__mro__
+    return any(kind.__module__.startswith(_GEMINI) for kind in kinds)
+
+
+def _question(text: str) -> FrameworkMessage:
+    return FrameworkMessage("user", [text])
 
 
 def _first_question(view: View, count: int) -> int:

@@ -166,7 +166,7 @@ class PalaverMemory(BaseMemory):
             made = repair_messages(made, resuming=self.resuming)
         if first:  # the limit has cut it there, and at least the last message is shown
             return made
-        return begin_with_user(made, view, role=lambda each: each.role.value, made=ChatMessage)
+        return begin_with_user(made, role=lambda each: each.role.value, made=ChatMessage)
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages, as they are now."""
@@ -226,8 +226,8 @@ class PalaverMemory(BaseMemory):
 
 
 def _is_sound(message: Message) -> bool:
-    """Tell whether a message needs no repair: it is nothing but a text, and says something."""
-    return is_plain(message) and (message.role != "assistant" or bool(message.text.strip()))
+    """Tell whether a message needs no repair: it is nothing but a text that says something."""
+    return is_plain(message)
 
 
 def _add(history: StoredHistory, new: list[Message], last: str | None) -> None:

@@ -49,6 +49,7 @@ from palaver.messages.tool_state import (
     start,
 )
 from palaver.wire.pairing import INTERRUPTED
+from palaver.wire.repair import mention, portable
 from palaver.wire.request import NO_DESCRIPTION
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
@@ -302,20 +303,15 @@ def _write(message: Message) -> Fields:
 
 def _write_foreign(message: Message) -> Fields:
     """Write a message that Strands did not write, as its clients take it."""
-    if isinstance(message.content, str):
-        written = _write(message)
-        return written if message.content.strip() else {**written, "content": []}
-    role = "assistant" if message.role == "assistant" else "user"
-    parts = message.parts if message.role == "tool" else message.sendable_parts
-    write = _mention if role == "assistant" else _write_foreign_file
-    blocks = [
-        block
-        for part in parts
-        if not isinstance(part, ReasoningPart)
-        if not isinstance(part, TextPart) or part.text.strip()
-        for block in _write_part(part, write)
-    ]
-    return {"role": role, "content": blocks}
+    found = portable(message)
+    if found is None:
+        return {"role": "assistant" if message.role == "assistant" else "user", "content": []}
+    written = _write(found)
+    if isinstance(found.content, str):
+        return written
+    parts = found.parts if found.role == "tool" else found.sendable_parts
+    blocks = [block for part in parts for block in _write_part(part, _write_foreign_file)]
+    return {**written, "content": blocks}
 
 
 def _write_part(
@@ -371,28 +367,22 @@ def _write_foreign_file(part: FilePart) -> Fields:
     """Write a file in a format that Strands has, or else mention it."""
     family, _, form = part.mime.partition("/")
     if not part.url.startswith("s3:") and ";base64," not in part.url:
-        return _mention(part)
+        return {"text": mention(part)}
     if family == "image":
         form = "jpeg" if form == "jpg" else form
         return (
             {"image": {"format": form, "source": _source(part)}}
             if form in _IMAGES
-            else _mention(part)
+            else {"text": mention(part)}
         )
     if family in _MEDIA:
         return {family: {"format": form, "source": _source(part)}}
     is_text = family == "text" or part.mime in _TEXTS
     known = _DOCUMENTS.get(part.mime) or (form if form in _TYPES else "txt" if is_text else None)
     if known is None:
-        return _mention(part)
+        return {"text": mention(part)}
     name = " ".join(_UNNAMED.sub(" ", part.filename or "").split()) or "document"
     return {"document": {"format": known, "name": name, "source": _source(part)}}
-
-
-def _mention(part: FilePart) -> Fields:
-    named = f" {part.filename!r}" if part.filename else ""
-    where = "is not included" if part.url.startswith("data:") else f"is at {part.url}"
-    return {"text": f"[a file{named} of type {part.mime} {where}]"}
 
 
 # ── calls and their results ─────────────────────────────────────────────────────────────────────

@@ -574,7 +574,7 @@ class PalaverSessionManager(RepositorySessionManager):
         turn = _Run(repository.store, history.id, self._turn_seconds)
         shown = self._shown[name] = _Shown(history, turn)
         if isinstance(agent, Agent):
-            agent.add_middleware(InvokeModelStage.Input, partial(_make_valid, shown))
+            agent.add_middleware(InvokeModelStage.Input, _make_valid)
         self._held_records[name] = []
         self._latest_agent_message[name] = None
         if stored is not None:
@@ -763,13 +763,12 @@ class PalaverSessionManager(RepositorySessionManager):
         return bool(getattr(getattr(agent, "model", None), "stateful", False))
 
 
-def _make_valid(shown: _Shown, context: InvokeModelContext) -> InvokeModelContext:
+def _make_valid(context: InvokeModelContext) -> InvokeModelContext:
     """Let the user begin and the roles alternate in a request; the agent's messages stay."""
     is_gemini = any(kind.__module__ == _GEMINI for kind in type(context.model).__mro__)
     turns = join_neighbors(context.messages, results_alone=is_gemini)
-    view = shown.history.view
     return context.replace(
-        messages=begin_with_user(turns, view, role=itemgetter("role"), made=_question)
+        messages=begin_with_user(turns, role=itemgetter("role"), made=_question)
     )
 
 
