@@ -78,7 +78,14 @@ from palaver.messages.tool_state import NO_OUTPUT, raw_output
 from palaver.stores.store import check_store
 from palaver.wire import spell_tool
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import begin_with_user, has_own_greeting, pair_results, portable
+from palaver.wire.repair import (
+    begin_with_user,
+    has_own_greeting,
+    is_portable,
+    pair_results,
+    portable,
+    with_call_ids,
+)
 
 with needs_extra("langchain"):
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -197,7 +204,7 @@ def from_langchain(
         left["blocks"] = True
         del left["content"]
     metadata = pack_fields(left, made.content, serializer)
-    if not metadata and portable(made) is not made:
+    if not metadata and not is_portable(made):
         metadata = {METADATA_KEY: {}}  # it is LangChain's own, and comes back as it was
     return msgspec.structs.replace(made, metadata=metadata) if metadata else made
 
@@ -733,7 +740,8 @@ class PalaverChatMessageHistory(BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - theirs says a property will do
         """All messages as they are now, valid for a model."""
         view = self.history.view
-        found = [made for message in view for made in to_langchain(message)]
+        given = with_call_ids(view, METADATA_KEY)
+        found = [made for message in given for made in to_langchain(message)]
         valid = _repair(found, resuming=self._resuming)
         return valid if has_own_greeting(view, METADATA_KEY) else _begin_with_user(valid)
 
@@ -770,7 +778,7 @@ def _begin_with_user(messages: list[BaseMessage]) -> list[BaseMessage]:
 def repair_messages(
     messages: Sequence[BaseMessage] | PromptValue, *, resuming: bool = False
 ) -> list[BaseMessage]:
-    """Make messages valid for a model: call it right before one, `prompt | repair_messages | model`.
+    """Make messages valid for the model that is asked next: `prompt | repair_messages | model`.
 
     Results without a call are left out, and calls without a result get one that says so; `resuming`
     leaves the calls of the last answer open, for callers that will run them. Thoughts that stand

@@ -44,7 +44,13 @@ from palaver.messages.tool_state import ToolCompleted, ToolError, complete, fail
 from palaver.stores import StoredHistory
 from palaver.wire.format import CLEARED, attachments_of, part_as_text, raw_block
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import begin_with_user, has_own_greeting, portable
+from palaver.wire.repair import (
+    begin_with_user,
+    has_own_greeting,
+    is_portable,
+    portable,
+    with_call_ids,
+)
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 with needs_extra("pydantic-ai"):
@@ -87,7 +93,8 @@ def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
     if isinstance(history, StoredHistory):
         history.refresh()
     view = history.view
-    messages = ModelMessagesTypeAdapter.validate_python([*_messages(view)])
+    given = with_call_ids(view, METADATA_KEY)
+    messages = ModelMessagesTypeAdapter.validate_python([*_messages(given)])
     if not has_own_greeting(view, METADATA_KEY):
         messages = _begin_with_user(messages)
     last = messages[-1] if messages else None
@@ -97,7 +104,7 @@ def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
 
 
 def repair_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return messages as every provider takes them: `message_history=repair_messages(load(history))`.
+    """Return messages as every provider takes them: give it what `load` returns.
 
     Pydantic AI sends what it wrote with one provider to another as it is. Anthropic refuses answers
     of nothing but white space, and it wants a prompt first, as Gemini does: such texts are left out
@@ -231,7 +238,7 @@ def _edited_at_end(history: BaseHistory, session: str) -> frozenset[str]:
     """
     found: set[str] = set()
     end: list[ModelMessage] = []
-    for group in _groups_backwards(history.view):
+    for group in _groups_backwards(_as_loaded(history.view)):
         loaded = ModelMessagesTypeAdapter.validate_python(list(_messages(group)))
         end[:0] = loaded
         names = _names(loaded, session)
@@ -241,11 +248,19 @@ def _edited_at_end(history: BaseHistory, session: str) -> frozenset[str]:
     return frozenset(found | _names(pair_results(end), session))
 
 
+def _as_loaded(view: View) -> Sequence[Message]:
+    """Return the messages as a run is given them; the ids of a call depend on those before it."""
+    last = view[-1] if view else None
+    if last is None or METADATA_KEY in last.metadata:  # as it was saved: nobody looks further
+        return view
+    return [*with_call_ids(view, METADATA_KEY)]
+
+
 def _names(messages: Sequence[ModelMessage], session: str) -> set[str]:
     return {_from_json(theirs, session)[0].id for theirs in _dump(messages)}
 
 
-def _groups_backwards(view: View) -> Iterator[list[Message]]:
+def _groups_backwards(view: Sequence[Message]) -> Iterator[list[Message]]:
     """The messages that are a request or a response together, from the end."""
     group: list[Message] = []
     for message in reversed(view):
@@ -464,7 +479,7 @@ def difference(message: Message, theirs: object) -> str | None:
         else list(_write_request_parts(message))
     )
     steps = diff(ours, theirs)
-    if not steps and portable(message) is message:
+    if not steps and is_portable(message):
         return None
     return f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}"
 

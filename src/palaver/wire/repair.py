@@ -12,7 +12,7 @@ every provider takes them.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -34,13 +34,24 @@ from palaver.wire.format import Alphabet, Inline, is_text, media_of, part_as_tex
 from palaver.wire.request import BEGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from palaver.history.view import View
     from palaver.messages import Message, ModelRef, Part
     from palaver.wire import Request
 
-__all__ = ["begin_with_user", "has_own_greeting", "mention", "pair_results", "portable", "repair"]
+__all__ = [
+    "CALL_IDS",
+    "CallIds",
+    "begin_with_user",
+    "has_own_greeting",
+    "is_portable",
+    "mention",
+    "pair_results",
+    "portable",
+    "repair",
+    "with_call_ids",
+]
 
 _T = TypeVar("_T")
 _Atoms: TypeAlias = tuple[tuple[object, ...], ...]
@@ -48,6 +59,8 @@ _BETWEEN: Final = 8
 """How many messages may be skipped between two that became one."""
 _TOOLS: Final = Alphabet("[a-zA-Z0-9_-]", 64, "[a-zA-Z_]")
 """The names of tools that every provider takes."""
+CALL_IDS: Final = Alphabet("[a-zA-Z0-9_-]", 40)
+"""The ids of calls that every provider takes."""
 _SENT: Final = ("image", "audio", "video", "text")
 _NOT_SENT: Final = frozenset(("image/svg+xml",))
 _DOCUMENTS: Final = ("application/pdf", "application/msword", "application/rtf", "application/vnd.")
@@ -99,6 +112,12 @@ def portable(message: Message, *, images: bool = False) -> Message | None:
     return replace(message, content=kept) if kept else None
 
 
+def is_portable(message: Message) -> bool:
+    """Tell whether every provider's clients take a message as it is."""
+    named = (part for part in message.parts if isinstance(part, ToolCallPart | ToolPart))
+    return portable(message) is message and all(CALL_IDS.fits(part.call_id) for part in named)
+
+
 def _portable_part(part: Part, message: Message, *, keeps: bool) -> Part | None:
     if isinstance(part, ReasoningPart):
         return None
@@ -126,6 +145,78 @@ def _file_as_text(part: FilePart) -> str | None:
     if media is None or text is not None or part.mime in _NOT_SENT or not is_known:
         return mention(part)
     return None
+
+
+class CallIds:
+    """The ids of the calls of one request, such that a provider takes them: each fits, and once.
+
+    A result is that of the newest answer with a call of its id; of several calls there, of the
+    first that has none.
+
+    >>> ids = CallIds(CALL_IDS)
+    >>> ids.of_call("c1", "first answer"), ids.of_result("c1")
+    ('c1', 'c1')
+    >>> ids.of_call("c1", "second answer") == ids.of_result("c1") != "c1"
+    True
+    """
+
+    def __init__(self, allowed: Alphabet) -> None:
+        """Begin with no call."""
+        self._allowed = allowed
+        self._given: set[str] = set()
+        self._calls: dict[str, _Calls] = {}
+
+    def of_call(self, name: str, answer: object, *, own: bool = False) -> str:
+        """Return the id that is sent for a call of an answer; an own call's is sent as it is."""
+        spelled, number = name if own else self._allowed.spell(name), 1
+        while spelled in self._given and not own:
+            number += 1
+            spelled = self._allowed.spell(f"{name}\n{number}")
+        self._given.add(spelled)
+        if name not in self._calls or self._calls[name].answer != answer:
+            self._calls[name] = _Calls(answer, deque())
+        self._calls[name].waiting.append(spelled)
+        return spelled
+
+    def of_result(self, name: str) -> str:
+        """Return the id that is sent for a result."""
+        calls = self._calls.get(name)
+        if calls is None:
+            return name
+        return calls.waiting.popleft() if len(calls.waiting) > 1 else calls.waiting[0]
+
+
+class _Calls(NamedTuple):
+    """The calls of one id in an answer; the last one stays, for results that come again."""
+
+    answer: object
+    waiting: deque[str]
+
+
+def with_call_ids(messages: Iterable[Message], key: str) -> Iterator[Message]:
+    """Yield messages with ids of calls that every provider takes, and each id once.
+
+    A framework's own calls, whose messages have the key in their metadata, keep theirs.
+    """
+    ids = CallIds(CALL_IDS)
+    for message in messages:
+        if isinstance(message.content, str) or message.role not in ("assistant", "tool"):
+            yield message
+            continue
+        own = key in message.metadata
+        parts = tuple(_with_call_id(part, ids, message, own=own) for part in message.parts)
+        same = all(part is was for part, was in zip(parts, message.parts, strict=True))
+        yield message if same else replace(message, content=parts)
+
+
+def _with_call_id(part: Part, ids: CallIds, message: Message, *, own: bool) -> Part:
+    if isinstance(part, ToolCallPart):
+        name = ids.of_call(part.call_id, message.id, own=own)
+    elif isinstance(part, ToolPart):
+        name = ids.of_result(part.call_id)
+    else:
+        return part
+    return part if name == part.call_id else replace(part, call_id=name)
 
 
 def mention(part: FilePart) -> str:

@@ -30,7 +30,7 @@ from palaver.messages.tool_state import ToolCompleted, ToolError, raw_output
 from palaver.wire.format import Inline, Linked, attachments_of, media_of, raw_block
 from palaver.wire.gemini.blocks import SIGNATURE, read_part, read_response
 from palaver.wire.gemini.request import GEMINI
-from palaver.wire.repair import begin_with_user, portable
+from palaver.wire.repair import CALL_IDS, CallIds, begin_with_user, portable
 from palaver.wire.request import BodyReader
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
@@ -335,8 +335,9 @@ def repair_request(callback_context: CallbackContext, llm_request: LlmRequest) -
     It is for sessions that may be edited, or go on with another model. ADK leaves out calls without
     responses and responses without calls. What then stands side by side of one role becomes one
     turn; responses stay alone. An answer that comes first gets a short text of the user before it.
-    Texts of nothing but white space, which Anthropic refuses, are left out, and for any model but
-    Google's own, so are files in answers. The session stays as it is.
+    Texts of nothing but white space, which Anthropic refuses, are left out, files in answers are
+    mentioned for any model but Google's own, and each call has an id of its own. The session stays
+    as it is.
 
     >>> from google.adk.models.llm_request import LlmRequest
     >>> from google.genai.types import Content, Part
@@ -347,9 +348,10 @@ def repair_request(callback_context: CallbackContext, llm_request: LlmRequest) -
     [['Tea?', 'Rum?']]
     """
     takes_files = "gemini" in (llm_request.model or "gemini")
+    ids = CallIds(CALL_IDS)
     said = [_without_refused(content, takes_files=takes_files) for content in llm_request.contents]
     turns: list[Content] = []
-    for content in filter(None, said):
+    for content in (_with_ids(each, ids) for each in said if each is not None):
         last = turns[-1] if turns else None
         if last is None or last.role != content.role or _responds(last) or _responds(content):
             turns.append(content)
@@ -368,6 +370,31 @@ def _without_refused(content: Content, *, takes_files: bool) -> Content | None:
     if rest == content.parts:
         return content
     return Content(role=content.role, parts=rest) if rest else None
+
+
+def _with_ids(content: Content, ids: CallIds) -> Content:
+    """Return the content with ids of calls that every provider takes, and each id once."""
+    parts = [_with_id(part, content, ids) for part in content.parts or ()]
+    if all(part is was for part, was in zip(parts, content.parts or (), strict=True)):
+        return content
+    return Content(role=content.role, parts=parts)
+
+
+def _with_id(part: ContentPart, content: Content, ids: CallIds) -> ContentPart:
+    call, response = part.function_call, part.function_response
+    if call is not None and call.id:
+        name = ids.of_call(call.id, id(content))
+        changed: _Json = {"function_call": call.model_copy(update={"id": name})}
+    elif response is not None and response.id:
+        name = ids.of_result(response.id)
+        changed = {"function_response": response.model_copy(update={"id": name})}
+    else:
+        return part
+    return (
+        part
+        if name in (call and call.id, response and response.id)
+        else part.model_copy(update=changed)
+    )
 
 
 def _carries(part: ContentPart) -> bool:

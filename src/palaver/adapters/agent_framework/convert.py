@@ -60,7 +60,7 @@ from palaver.messages.tool_state import (
 )
 from palaver.wire.format import attachments_of
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import portable
+from palaver.wire.repair import is_portable, portable
 from palaver.wire.request import NO_DESCRIPTION
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
@@ -136,7 +136,7 @@ def from_agent_framework(
         stored["about"] = rest
     if contents:
         stored |= {"contents": contents, "of": fingerprint(ours["contents"])}
-    if not stored and portable(made) is made:
+    if not stored and is_portable(made):
         return made
     return replace(made, metadata={METADATA_KEY: json.dumps(stored)})
 

@@ -24,6 +24,7 @@ from agent_framework import Message as FrameworkMessage
 from palaver.adapters._turns import Turn, Wait, check_seconds
 from palaver.adapters._worker_threads import run_in_background, run_to_end
 from palaver.adapters.agent_framework.convert import (
+    METADATA_KEY,
     alternate,
     answered_calls,
     check_messages,
@@ -37,7 +38,7 @@ from palaver.errors import Conflict, LeaseLost, LeaseTaken, UnknownConversation
 from palaver.messages.limits import check_name, is_object
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.store import check_store
-from palaver.wire.repair import begin_with_user
+from palaver.wire.repair import begin_with_user, with_call_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -296,7 +297,8 @@ class PalaverHistoryProvider(HistoryProvider):
             return [], -1
         view, version = history.view, history.version
         first = 0 if self.max_messages is None else _first_question(view, self.max_messages)
-        found = ((at, to_agent_framework(each)) for at, each in enumerate(view[first:], first))
+        given = with_call_ids(view[first:], METADATA_KEY)
+        found = ((at, to_agent_framework(each)) for at, each in enumerate(given, first))
         return [(at, message) for at, message in found if message is not None], version
 
     def _append(self, turn: _Turn, messages: Sequence[FrameworkMessage]) -> None:
@@ -576,7 +578,8 @@ def _new_messages(view: View, messages: Sequence[FrameworkMessage]) -> Sequence[
     """
     if not 1 < len(view) < len(messages):
         return messages
-    known = [each for each in map(to_agent_framework, view) if each is not None]
+    given = with_call_ids(view, METADATA_KEY)
+    known = [each for each in map(to_agent_framework, given) if each is not None]
     same = all(map(_is_same, known, messages))
     return messages[len(known) :] if known and same else messages
 

@@ -54,7 +54,7 @@ from palaver.messages.tool_state import (
     start,
 )
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import pair_results, portable
+from palaver.wire.repair import is_portable, pair_results, portable
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def from_llama_index(
         (ours,) = write_message(made)
         about = diff(_about(ours), _about(theirs))
         blocks = diff(ours["blocks"], theirs["blocks"])
-        if not about and not blocks and portable(made) is made:
+        if not about and not blocks and is_portable(made) and not _has_call_without_id(made):
             return made
         of = fingerprint(ours["blocks"])
         text = json.dumps({"about": about, "blocks": blocks, "of": of})  # escapes any character
@@ -134,6 +134,13 @@ def from_llama_index(
         detail = f"holds what is no JSON and could not be read back: {error}"
         raise ValidationError(detail, path="$.message", rule="schema") from None
     return replace(made, metadata={METADATA_KEY: text})
+
+
+def _has_call_without_id(message: Message) -> bool:
+    """Tell whether a call has its tool's name for an id, which may come again."""
+    return any(
+        isinstance(part, ToolCallPart) and part.call_id == part.tool for part in message.parts
+    )
 
 
 def to_llama_index(message: Message) -> list[ChatMessage]:

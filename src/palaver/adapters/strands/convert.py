@@ -49,7 +49,7 @@ from palaver.messages.tool_state import (
     start,
 )
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import mention, portable
+from palaver.wire.repair import CallIds, mention, portable
 from palaver.wire.request import NO_DESCRIPTION
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from strands.types.content import Message as StrandsMessage
 
     from palaver.messages import Part
+    from palaver.wire.format import Alphabet
 
     _WriteFile = Callable[[FilePart], dict[str, Any]]
 
@@ -71,6 +72,7 @@ __all__ = [
     "repair_messages",
     "stored_about",
     "to_strands",
+    "with_valid_ids",
     "write_message",
 ]
 
@@ -450,6 +452,36 @@ def join_neighbors(
             else:
                 joined[-1] = _with_content(last, [*last["content"], *piece["content"]])
     return joined
+
+
+def with_valid_ids(messages: Sequence[StrandsMessage], allowed: Alphabet) -> list[StrandsMessage]:
+    """Return the messages with ids of calls that a provider takes, and each id once.
+
+    Of several calls of one id in one message, which has one result, the first is left.
+    """
+    ids = CallIds(allowed)
+    return [
+        _with_content(message, [_with_id(block, at, ids) for block in _each_call_once(message)])
+        for at, message in enumerate(messages)
+    ]
+
+
+def _each_call_once(message: StrandsMessage) -> Iterator[Any]:
+    known: set[str] = set()
+    for block in message["content"]:
+        call = block["toolUse"]["toolUseId"] if "toolUse" in block else None
+        if call is None or call not in known:
+            yield block
+        known.update(() if call is None else (call,))
+
+
+def _with_id(block: Any, at: int, ids: CallIds) -> Any:  # noqa: ANN401 - a content block
+    kind = "toolUse" if "toolUse" in block else "toolResult" if "toolResult" in block else None
+    if kind is None:
+        return block
+    name = block[kind]["toolUseId"]
+    valid = ids.of_call(name, at) if kind == "toolUse" else ids.of_result(name)
+    return block if valid == name else {**block, kind: {**block[kind], "toolUseId": valid}}
 
 
 def _split_results(message: StrandsMessage) -> Iterator[StrandsMessage]:
