@@ -226,9 +226,9 @@ def mention(part: FilePart) -> str:
     return f"[a file{named} of type {part.mime} {where}]"
 
 
-def _portable_result(part: Part, message: Message, *, keeps: bool) -> Part | None:  # noqa: ARG001 - as above
+def _portable_result(part: Part, message: Message, *, keeps: bool) -> Part | None:
     if not isinstance(part, ToolPart):
-        return part
+        return _portable_part(part, message, keeps=keeps)
     tool, state = _TOOLS.spell(part.tool), part.state
     if isinstance(state, ToolCompleted):
         state = _portable_state(state)
