@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 from google.adk.events import Event
@@ -183,7 +183,7 @@ def ask(which: str, store: Store) -> str:
         return llama_index_clients.ask_twice(store, "gemini")
     if framework in ("LangChain", "LangGraph"):
         way = langchain_clients.WAYS[framework == "LangGraph"]
-        return langchain_clients.ask_twice(store, form, way)  # type: ignore[arg-type]
+        return langchain_clients.ask_twice(store, cast("Any", form), way)
     client = CLIENTS[which]
     with ProviderServer(client.form, SCRIPT) as server:
         assert "Sunny." == client.ask(store, server.url, "Weather?")

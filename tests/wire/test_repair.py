@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from palaver import wire
 from palaver.messages import Message, ModelRef, Part, assistant, reasoning_part, text_part, user
+from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
-    FilePart,
     ReasoningPart,
     TextPart,
     ToolCallPart,
