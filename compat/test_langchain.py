@@ -316,7 +316,7 @@ def test_palavers_own_messages_are_langchains() -> None:
     ]
     assert ["bare", "seen", "and this"] == [one.content for one in found[5:8]]
     assert ["u", "u:1"] == [one.id for one in found[6:8]]
-    assert ["image_url", "file", "file"] == [
+    assert ["image_url", "text", "file"] == [
         block["type"] for block in found[8].content if isinstance(block, dict)
     ]
 

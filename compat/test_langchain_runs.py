@@ -15,6 +15,7 @@ from palaver.adapters.langchain import PalaverChatMessageHistory, repair_message
 from palaver.messages import assistant
 from palaver.testing.servers import Answer, Call, ProviderServer
 from palaver.wire.pairing import INTERRUPTED
+from palaver.wire.request import BEGIN
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -108,6 +109,12 @@ def lost(call: str) -> ToolMessage:
 HI, HO = HumanMessage("hi"), HumanMessage("ho")
 
 
+def repaired(messages: list[BaseMessage], *, resuming: bool = False) -> list[BaseMessage]:
+    """Return what follows the text of the user that stands before an answer."""
+    found = repair_messages(messages, resuming=resuming)
+    return found[1:] if found and found[0].content == BEGIN else found
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -127,28 +134,24 @@ HI, HO = HumanMessage("hi"), HumanMessage("ho")
 def test_calls_and_results_are_paired(
     given: list[BaseMessage], expected: list[BaseMessage] | None
 ) -> None:
-    assert (given if expected is None else expected) == repair_messages(given)
+    assert (given if expected is None else expected) == repaired(given)
 
 
 @pytest.mark.parametrize("before", [[], [result("x")]])
 def test_who_goes_on_finds_the_last_calls_open(before: list[BaseMessage]) -> None:
-    assert [HI, calling("a", "b")] == repair_messages(
-        [*before, HI, calling("a", "b")], resuming=True
-    )
-    assert [calling("a", "b"), result("b")] == repair_messages(
+    assert [HI, calling("a", "b")] == repaired([*before, HI, calling("a", "b")], resuming=True)
+    assert [calling("a", "b"), result("b")] == repaired(
         [*before, calling("a", "b"), result("b")], resuming=True
     )
-    assert [calling("a"), lost("a"), HI] == repair_messages(
-        [*before, calling("a"), HI], resuming=True
-    )
+    assert [calling("a"), lost("a"), HI] == repaired([*before, calling("a"), HI], resuming=True)
 
 
 def test_a_call_that_could_not_be_read_is_a_call() -> None:
     broken = AIMessage(
         "", invalid_tool_calls=[{"name": "add", "args": "{", "id": "a", "error": "cut off"}]
     )
-    assert [broken, result("a"), HI] == repair_messages([broken, result("a"), HI])
-    assert [broken, lost("a"), HI] == repair_messages([broken, HI])
+    assert [broken, result("a"), HI] == repaired([broken, result("a"), HI])
+    assert [broken, lost("a"), HI] == repaired([broken, HI])
 
 
 def test_thoughts_that_stand_alone_go_with_the_answer_they_led_to() -> None:
@@ -156,8 +159,8 @@ def test_thoughts_that_stand_alone_go_with_the_answer_they_led_to() -> None:
     thought = AIMessage([{"type": "reasoning", "reasoning": "Hm."}])
     asked = calling("a")
     joined = asked.model_copy(update={"content": thought.content})
-    assert [HI, joined, result("a")] == repair_messages([HI, thought, asked, result("a")])
+    assert [HI, joined, result("a")] == repaired([HI, thought, asked, result("a")])
     said = AIMessage("Yes.", id="m1")
     text = {"type": "text", "text": "Yes."}
-    assert [AIMessage([*thought.content, text], id="m1")] == repair_messages([thought, said])
-    assert [HI] == repair_messages([thought, HI, thought])
+    assert [AIMessage([*thought.content, text], id="m1")] == repaired([thought, said])
+    assert [HI] == repaired([thought, HI, thought])

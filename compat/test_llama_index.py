@@ -396,7 +396,11 @@ def test_it_answers_as_chat_memory_buffer_does(
             with pytest.raises(ValueError, match="Initial token count exceeds token limit"):
                 ours.get(initial_token_count=before)
         else:
-            assert theirs.get(initial_token_count=before) == ours.get(initial_token_count=before)
+            expected = theirs.get(initial_token_count=before)
+            found = ours.get(initial_token_count=before)
+            if found[:1] == [ChatMessage(BEGIN)]:  # providers refuse an answer that comes first
+                del found[0]
+            assert expected == found
 
 
 def test_a_read_counts_only_what_fits_and_only_once(store: Store) -> None:

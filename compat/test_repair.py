@@ -17,9 +17,10 @@ from strands.models.gemini import GeminiModel
 from compat import strands_agent
 from compat.agent_framework_agent import ScriptedClient, agent, ask, said
 from palaver.adapters.agent_framework import PalaverHistoryProvider
-from palaver.adapters.langchain import PalaverChatMessageHistory
+from palaver.adapters.langchain import PalaverChatMessageHistory, repair_messages
 from palaver.adapters.llama_index import PalaverMemory
 from palaver.adapters.strands import PalaverSessionManager
+from palaver.messages import assistant, user
 from palaver.testing.servers import Answer, Call, ProviderServer, Refusal
 from palaver.wire.request import BEGIN
 
@@ -127,9 +128,17 @@ def test_an_answer_that_has_become_the_first_follows_a_text_of_the_user(here: St
     assert ["Yes.", "Sure?", "Sure."] == [each.text for each in here.get("framework")]
 
 
-def test_a_conversation_that_began_with_a_greeting_still_does(here: Store) -> None:
+def test_a_greeting_comes_back_as_it_was_and_follows_a_text_of_the_user_in_requests(
+    here: Store,
+) -> None:
     chat = PalaverChatMessageHistory(here, "chain")
     chat.add_messages([AIMessage("Hello!"), HumanMessage("Tea?"), AIMessage("Yes.")])
+    assert "Hello!" == chat.messages[0].content
+    assert [BEGIN, "Hello!"] == [each.content for each in repair_messages(chat.messages)[:2]]
     memory = PalaverMemory(here, "memory")
     memory.put_messages([ChatMessage("Hello!", role="assistant"), ChatMessage("Tea?")])
-    assert "Hello!" == chat.messages[0].content == memory.get()[0].content
+    assert "Hello!" == memory.get_all()[0].content
+    assert [BEGIN, "Hello!"] == [each.content for each in memory.get()[:2]]
+    here.create(id="other").extend([assistant("Hello!"), user("Tea?")])
+    other = PalaverChatMessageHistory(here, "other").messages
+    assert [BEGIN, "Hello!", "Tea?"] == [each.content for each in other]

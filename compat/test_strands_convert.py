@@ -151,8 +151,8 @@ def test_messages_of_palavers_own() -> None:
     ("mime", "name", "expected"),
     [
         ("application/pdf", None, {"document": {"format": "pdf", "name": "document"}}),
-        ("text/plain", "a_1.txt", {"document": {"format": "txt", "name": "a 1 txt"}}),
-        ("application/json", "a", {"document": {"format": "txt", "name": "a"}}),
+        ("text/plain", "a_1.txt", "[the file a_1.txt]\nx"),
+        ("application/json", None, "[the file of type application/json]\nx"),
         ("image/jpg", "a.jpg", {"image": {"format": "jpeg"}}),
         ("audio/wav", None, {"audio": {"format": "wav"}}),
         ("application/zip", "a.zip", "[a file 'a.zip' of type application/zip is not included]"),

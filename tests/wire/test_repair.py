@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver import wire
 from palaver.messages import Message, ModelRef, Part, assistant, reasoning_part, text_part, user
-from palaver.messages.parts import subtask_part
+from palaver.messages.part_base import FilePart
+from palaver.messages.parts import (
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolPart,
+    file_part,
+    subtask_part,
+    tool_call_part,
+    tool_part,
+)
+from palaver.messages.tool_state import ToolCompleted, complete, pending, start
 from palaver.wire import FORMATS, Target
 from palaver.wire.notes import is_refused
-from palaver.wire.repair import pair_results, repair
+from palaver.wire.repair import CALL_IDS, pair_results, portable, repair, with_call_ids
 from tests.profiles import at_least
 from tests.wire.conversations import MODELS, SESSION, sayings
+
+if TYPE_CHECKING:
+    from palaver.messages import Role
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -102,3 +118,95 @@ def test_entries_of_any_kind_are_paired(given: str, expected: str, *, keep_open:
         keep_open=keep_open,
     )
     assert expected.split() == found
+
+
+@at_least(200)
+@given(sayings())
+def test_what_is_portable_stays_as_it_is(message: Message) -> None:
+    """CV-03: reasoning, blank texts and files in answers are left out, once and for all."""
+    found = portable(message)
+    if found is None:
+        assert not message.text.strip() or message.role == "tool"
+        return
+    assert portable(found) == found
+    assert (found.id, found.role) == (message.id, message.role)
+    assert not any(isinstance(part, ReasoningPart) for part in found.parts)
+    assert all(part.text.strip() for part in found.parts if isinstance(part, TextPart))
+    if found.role == "assistant":
+        assert not any(isinstance(part, FilePart) for part in found.parts)
+
+
+@pytest.mark.parametrize(
+    ("role", "mime", "url", "expected"),
+    [
+        ("assistant", "image/png", "data:image/png;base64,eA==", "[a file of type image/png is"),
+        ("assistant", "image/png", "https://x.example/a", "[a file of type image/png is at https:"),
+        ("user", "text/csv", "data:text/csv;base64,eA==", "[the file of type text/csv]\nx"),
+        ("user", "application/zip", "data:application/zip;base64,eA==", "[a file of type appl"),
+        ("user", "application/pdf", "file:///a.pdf", "[a file of type application/pdf is at file:"),
+        ("user", "image/png", "data:image/png;base64,eA==", None),
+        ("user", "application/pdf", "https://x.example/a.pdf", None),
+    ],
+)
+def test_a_file_that_some_provider_refuses_is_a_text(
+    role: Role, mime: str, url: str, expected: str | None
+) -> None:
+    message = Message(role, (file_part(SESSION, SESSION, mime, url),))
+    found = portable(message)
+    assert found is not None
+    assert found is message if expected is None else found.text.startswith(expected)
+    if role == "assistant" and url.startswith("data:"):
+        assert portable(message, images=True) is message
+
+
+def test_a_result_without_words_says_so_and_lists_the_files_that_are_not_sent() -> None:
+    files = [
+        file_part(SESSION, SESSION, mime, f"data:{mime};base64,eA==")
+        for mime in ("image/png", "application/zip")
+    ]
+    outputs = []
+    for given_files in ([], files[:1], files):
+        done = complete(start(pending({}, ""), at=1), "", tool="t", attachments=given_files, at=2)
+        found = portable(Message("tool", (tool_part(SESSION, SESSION, "c1", "t", done),)))
+        assert found is not None
+        part = found.parts[0]
+        assert isinstance(part, ToolPart)
+        assert isinstance(part.state, ToolCompleted)
+        outputs.append((part.state.output, len(part.state.attachments or ())))
+    zipped = "[a file of type application/zip is not included]"
+    assert [("(no output)", 0), ("(1 file: image/png)", 1), (zipped, 1)] == outputs
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from(["c1", "c 1", "c" * 80]), st.booleans()),
+        max_size=12,
+    )
+)
+def test_calls_of_others_have_ids_that_fit_and_come_once(
+    said: list[tuple[bool, str, bool]],
+) -> None:
+    done = complete(start(pending({}, ""), at=1), "so", tool="t", at=2)
+    messages = [
+        Message("assistant", (tool_call_part(SESSION, SESSION, "t", {}, call_id=name),),
+                metadata={"ours": "1"} if own else {})
+        if is_call
+        else Message("tool", (tool_part(SESSION, SESSION, name, "t", done),))
+        for is_call, name, own in said
+    ]  # fmt: skip
+    found = [*with_call_ids(messages, "ours")]
+    given_ids: list[str] = []
+    newest: dict[str, str] = {}
+    for (is_call, name, own), message in zip(said, found, strict=True):
+        part = message.parts[0]
+        assert isinstance(part, ToolCallPart | ToolPart)
+        if not is_call:
+            assert newest.get(name, name) == part.call_id
+            continue
+        newest[name] = part.call_id
+        if own:
+            assert name == part.call_id
+        else:
+            assert CALL_IDS.fits(part.call_id)
+            assert part.call_id not in given_ids
+        given_ids.append(part.call_id)

@@ -78,7 +78,14 @@ from palaver.messages.tool_state import NO_OUTPUT, raw_output
 from palaver.stores.store import check_store
 from palaver.wire import spell_tool
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import begin_with_user, pair_results
+from palaver.wire.repair import (
+    begin_with_user,
+    has_own_greeting,
+    is_portable,
+    pair_results,
+    portable,
+    with_call_ids,
+)
 
 with needs_extra("langchain"):
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -97,6 +104,7 @@ with needs_extra("langchain"):
         ToolMessage,
         ToolMessageChunk,
     )
+    from langchain_core.prompt_values import PromptValue
     from pydantic import ValidationError as Refused
 
 if TYPE_CHECKING:
@@ -196,6 +204,8 @@ def from_langchain(
         left["blocks"] = True
         del left["content"]
     metadata = pack_fields(left, made.content, serializer)
+    if not metadata and not is_portable(made):
+        metadata = {METADATA_KEY: {}}  # it is LangChain's own, and comes back as it was
     return msgspec.structs.replace(made, metadata=metadata) if metadata else made
 
 
@@ -415,12 +425,13 @@ def to_langchain(message: Message, *, serializer: Serializer | None = None) -> l
     """
     if ERASED in message.metadata:
         return []
-    made = default_fields(message)
     if METADATA_KEY not in message.metadata:
-        if any(map(_is_foreign, message.parts)):
+        found = portable(message)
+        made = default_fields(found) if found is not None else []
+        if any(isinstance(part, UnknownPart) for part in message.parts):
             made = [(kind, fields) for kind, fields in made if _has_content(kind, fields)]
         return [MESSAGE_CLASSES[kind].model_construct(**fields) for kind, fields in made]
-    (kind, fields), *more = made
+    (kind, fields), *more = default_fields(message)
     left = unpack_fields(message, serializer)
     if left.pop("blocks", False):
         left["content"] = to_blocks(message.parts)
@@ -431,11 +442,6 @@ def to_langchain(message: Message, *, serializer: Serializer | None = None) -> l
         own["name"] = UNKNOWN_TOOL
     first = _construct(wanted, own | left)
     return [first, *(MESSAGE_CLASSES[kind].model_construct(**fields) for kind, fields in more)]
-
-
-def _is_foreign(part: Part) -> bool:
-    """Tell whether a part says nothing to a model of LangChain's that did not write it."""
-    return isinstance(part, ReasoningPart | UnknownPart)
 
 
 def _has_content(kind: str, fields: dict[str, Any]) -> bool:
@@ -734,10 +740,10 @@ class PalaverChatMessageHistory(BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - theirs says a property will do
         """All messages as they are now, valid for a model."""
         view = self.history.view
-        found = [made for message in view for made in to_langchain(message)]
-        return begin_with_user(
-            repair_messages(found, resuming=self._resuming), view, role=_sender, made=HumanMessage
-        )
+        given = with_call_ids(view, METADATA_KEY)
+        found = [made for message in given for made in to_langchain(message)]
+        valid = _repair(found, resuming=self._resuming)
+        return valid if has_own_greeting(view, METADATA_KEY) else _begin_with_user(valid)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Add messages at the end, all of them or none."""
@@ -765,23 +771,35 @@ def _sender(message: BaseMessage) -> str:
     return "assistant" if isinstance(message, AIMessage) else message.type
 
 
-def repair_messages(
-    messages: Sequence[BaseMessage], *, resuming: bool = False
-) -> list[BaseMessage]:
-    """Drop results without a call, and give calls without a result one that says so.
+def _begin_with_user(messages: list[BaseMessage]) -> list[BaseMessage]:
+    return begin_with_user(messages, role=_sender, made=HumanMessage)
 
-    `resuming` leaves the calls of the last answer open, for callers that will run them. Thoughts
-    that stand alone, as Claude writes them, go with the answer that they led to, and answers that
-    say nothing are left out, but for the last one: providers refuse an answer without content.
+
+def repair_messages(
+    messages: Sequence[BaseMessage] | PromptValue, *, resuming: bool = False
+) -> list[BaseMessage]:
+    """Make messages valid for the model that is asked next: `prompt | repair_messages | model`.
+
+    Results without a call are left out, and calls without a result get one that says so; `resuming`
+    leaves the calls of the last answer open, for callers that will run them. Thoughts that stand
+    alone, as Claude writes them, go with the answer that they led to, and answers that say nothing
+    are left out, but for the last one: providers refuse an answer without content. An answer that
+    comes first, such as a greeting, follows a short text of the user.
 
     >>> repair_messages([ToolMessage("4", tool_call_id="c1")])
     []
     >>> call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "c1"}])
-    >>> [message.type for message in repair_messages([call])]
-    ['ai', 'tool']
-    >>> repair_messages([call], resuming=True) == [call]
-    True
+    >>> [message.type for message in repair_messages([HumanMessage("2 + 2?"), call])]
+    ['human', 'ai', 'tool']
+    >>> [message.type for message in repair_messages([AIMessage("Hello!")])]
+    ['human', 'ai']
     """
+    given = messages.to_messages() if isinstance(messages, PromptValue) else messages
+    return _begin_with_user(_repair(given, resuming=resuming))
+
+
+def _repair(messages: Sequence[BaseMessage], *, resuming: bool) -> list[BaseMessage]:
+    """Repair all but how they begin."""
     joined = _join_thoughts(messages)
     if _is_sound(joined, resuming=resuming):
         return joined

@@ -9,6 +9,8 @@ What was not edited comes back exactly as it was saved; the next run sees what w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace as copy_with
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -42,7 +44,13 @@ from palaver.messages.tool_state import ToolCompleted, ToolError, complete, fail
 from palaver.stores import StoredHistory
 from palaver.wire.format import CLEARED, attachments_of, part_as_text, raw_block
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import begin_with_user
+from palaver.wire.repair import (
+    begin_with_user,
+    has_own_greeting,
+    is_portable,
+    portable,
+    with_call_ids,
+)
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 with needs_extra("pydantic-ai"):
@@ -50,8 +58,8 @@ with needs_extra("pydantic-ai"):
         ModelMessagesTypeAdapter,
         ModelRequest,
         ModelResponse,
-        repair_messages,
     )
+    from pydantic_ai.messages import repair_messages as pair_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +70,7 @@ if TYPE_CHECKING:
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
 
-__all__ = ["load", "save"]
+__all__ = ["load", "repair_messages", "save"]
 
 
 def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
@@ -70,9 +78,11 @@ def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
 
     Pydantic AI itself repairs calls and results that an edit has separated. It refuses a new prompt
     after calls without results: those get a result here that says so, unless the run continues
-    with them (`resuming`: without a prompt, or with `deferred_tool_results`). An answer that an
-    edit has made the first follows a short prompt. Thoughts that Pydantic AI did not write, or that
-    were edited, are left out.
+    with them (`resuming`: without a prompt, or with `deferred_tool_results`). An answer that comes
+    first, after an edit or as another's greeting, follows a short prompt. Of what Pydantic AI did
+    not write, or what was edited, thoughts and blank texts are left out, and files in answers are
+    mentioned. For a provider that refuses what Pydantic AI wrote with another one, there is
+    `repair_messages`.
 
     >>> from palaver.history import History
     >>> from palaver.messages import user
@@ -83,24 +93,54 @@ def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
     if isinstance(history, StoredHistory):
         history.refresh()
     view = history.view
-    found = begin_with_user([*_messages(view)], view, role=_role, made=_prompt)
-    messages = ModelMessagesTypeAdapter.validate_python(found)
+    given = with_call_ids(view, METADATA_KEY)
+    messages = ModelMessagesTypeAdapter.validate_python([*_messages(given)])
+    if not has_own_greeting(view, METADATA_KEY):
+        messages = _begin_with_user(messages)
     last = messages[-1] if messages else None
     if isinstance(last, ModelResponse) and last.tool_calls and not resuming:
-        return repair_messages(messages)
+        return pair_results(messages)
     return messages
 
 
-def _role(message: JsonObject) -> str:
-    if message["kind"] == "response":
+def repair_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return messages as every provider takes them: give it what `load` returns.
+
+    Pydantic AI sends what it wrote with one provider to another as it is. Anthropic refuses answers
+    of nothing but white space, and it wants a prompt first, as Gemini does: such texts are left out
+    here, and an answer that comes first, such as a greeting, follows a short prompt. Save the run's
+    `new_messages()`.
+
+    >>> from pydantic_ai.messages import ModelResponse, TextPart
+    >>> [message.kind for message in repair_messages([ModelResponse([TextPart("Hello!")])])]
+    ['request', 'response']
+    """
+    said = [_without_blanks(message) for message in _checked_messages(messages)]
+    return _begin_with_user([message for message in said if message.parts])
+
+
+def _without_blanks(message: ModelMessage) -> ModelMessage:
+    """Return a response without texts of white space; they may carry a signature."""
+    if not isinstance(message, ModelResponse):
+        return message
+    rest = [
+        part
+        for part in message.parts
+        if part.part_kind != "text" or part.content.strip() or part.provider_details
+    ]
+    return message if len(rest) == len(message.parts) else copy_with(message, parts=rest)
+
+
+def _begin_with_user(messages: list[ModelMessage]) -> list[ModelMessage]:
+    return begin_with_user(messages, role=_role, made=ModelRequest.user_text_prompt)
+
+
+def _role(message: ModelMessage) -> str:
+    if isinstance(message, ModelResponse):
         return "assistant"
-    parts = message["parts"]
-    given = parts and all(part["part_kind"] == "system-prompt" for part in parts)
+    parts = message.parts
+    given = parts and all(part.part_kind == "system-prompt" for part in parts)
     return "system" if given else "user"
-
-
-def _prompt(text: str) -> JsonObject:
-    return {"parts": [{"content": text, "part_kind": "user-prompt"}], "kind": "request"}
 
 
 def _check_history(history: object) -> None:
@@ -120,21 +160,24 @@ def _checked_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 def _messages(view: Iterable[Message]) -> Iterator[JsonObject]:
     request: JsonObject | None = None
+    is_own = False  # one that Pydantic AI wrote comes back though it may be empty
     for message in view:
         if ERASED in message.metadata:
             continue
         answers = message.role == "assistant"
         if request is not None and (answers or REQUEST_KEY in message.metadata):
-            yield request
+            if request["parts"] or is_own:
+                yield request
             request = None
         if answers:
             response = to_response(message)
             if response["parts"] or METADATA_KEY in message.metadata:
                 yield response
         else:
-            request = request or _request(message)
+            if request is None:
+                request, is_own = _request(message), REQUEST_KEY in message.metadata
             request["parts"] += to_request_parts(message)
-    if request is not None:
+    if request is not None and (request["parts"] or is_own):
         yield request
 
 
@@ -189,20 +232,35 @@ def _from_json(theirs: JsonObject, session: str) -> list[Message]:
 
 
 def _edited_at_end(history: BaseHistory, session: str) -> frozenset[str]:
-    """The ids that what is at the end would get, back to what is as it was saved."""
+    """The ids that what is at the end would get, back to what is as it was saved.
+
+    A run is given neighbors of one kind as one message.
+    """
     found: set[str] = set()
-    for group in _groups_backwards(history.view):
-        names = {
-            _from_json(theirs, session)[0].id
-            for theirs in _dump(ModelMessagesTypeAdapter.validate_python(list(_messages(group))))
-        }
+    end: list[ModelMessage] = []
+    for group in _groups_backwards(_as_loaded(history.view)):
+        loaded = ModelMessagesTypeAdapter.validate_python(list(_messages(group)))
+        end[:0] = loaded
+        names = _names(loaded, session)
         if any(_is_stored(history, name) for name in names):
             break
         found |= names
-    return frozenset(found)
+    return frozenset(found | _names(pair_results(end), session))
 
 
-def _groups_backwards(view: View) -> Iterator[list[Message]]:
+def _as_loaded(view: View) -> Sequence[Message]:
+    """Return the messages as a run is given them; the ids of a call depend on those before it."""
+    last = view[-1] if view else None
+    if last is None or METADATA_KEY in last.metadata:  # as it was saved: nobody looks further
+        return view
+    return [*with_call_ids(view, METADATA_KEY)]
+
+
+def _names(messages: Sequence[ModelMessage], session: str) -> set[str]:
+    return {_from_json(theirs, session)[0].id for theirs in _dump(messages)}
+
+
+def _groups_backwards(view: Sequence[Message]) -> Iterator[list[Message]]:
     """The messages that are a request or a response together, from the end."""
     group: list[Message] = []
     for message in reversed(view):
@@ -393,25 +451,24 @@ def to_request_parts(message: Message) -> list[JsonObject]:
     >>> to_request_parts(user("Tea?", timestamp=0))
     [{'content': 'Tea?', 'timestamp': '1970-01-01T00:00:00.000000Z', 'part_kind': 'user-prompt'}]
     """
-    return [
-        part
-        for part in _apply_difference(list(_write_request_parts(message)), message)
-        if isinstance(part, dict)
-    ]
+    original = _original(list(_write_request_parts(message)), message)
+    if isinstance(original, list):
+        return [part for part in original if isinstance(part, dict)]
+    found = portable(message)
+    return [] if found is None else [*_write_request_parts(found)]
 
 
 def to_response(message: Message) -> JsonObject:
     """Convert a message to a response: the original one, or as it was edited.
 
     Thoughts are only in the original one: another model's, or without the signature that they were
-    made with, they would be sent as text.
+    made with, they would be sent as text. Files and blank texts are, too.
     """
-    ours = _write_response(message)
-    found = _apply_difference(ours, message)
-    if found is not ours and isinstance(found, dict) and found.get("kind") == "response":
-        return found
-    parts = [part for part in ours["parts"] if part["part_kind"] != "thinking"]
-    return {**ours, "parts": parts}
+    original = _original(_write_response(message), message)
+    if isinstance(original, dict) and original.get("kind") == "response":
+        return original
+    found = portable(message)
+    return _write_response(replace(message, content=()) if found is None else found)
 
 
 def difference(message: Message, theirs: object) -> str | None:
@@ -422,21 +479,22 @@ def difference(message: Message, theirs: object) -> str | None:
         else list(_write_request_parts(message))
     )
     steps = diff(ours, theirs)
-    return f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}" if steps else None
+    if not steps and is_portable(message):
+        return None
+    return f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}"
 
 
-def _apply_difference(ours: Any, message: Message) -> Any:  # noqa: ANN401 - JSON
+def _original(ours: Any, message: Message) -> object:  # noqa: ANN401 - JSON
+    """Return Pydantic AI's JSON of a message as it was saved; None where it was edited."""
     stored = message.metadata.get(METADATA_KEY)
     if not isinstance(stored, str):
-        return ours
+        return None
     then, _, steps = stored.partition(" ")
-    try:
-        found = (
-            apply_changes(ours, msgspec.json.decode(steps)) if then == fingerprint(ours) else None
-        )
-    except msgspec.DecodeError:
-        found = None
-    return found if type(found) is type(ours) else ours
+    if then != fingerprint(ours):
+        return None
+    with suppress(msgspec.DecodeError):
+        return apply_changes(ours, msgspec.json.decode(steps))
+    return None
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────

@@ -38,7 +38,8 @@ from palaver.messages.tool_state import ToolCompleted, ToolError, raw_output
 from palaver.wire.format import Inline, Linked, attachments_of, media_of, raw_block
 from palaver.wire.gemini.blocks import SIGNATURE, read_part, read_response
 from palaver.wire.gemini.request import GEMINI
-from palaver.wire.request import BEGIN, BodyReader
+from palaver.wire.repair import CALL_IDS, CallIds, begin_with_user, portable
+from palaver.wire.request import BodyReader
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def to_event(message: Message, *, author: str = "model", invocation_id: str = ""
     original = original_event(message)
     if original is not None:
         return original
-    said = _without_reasoning(message)
+    said = portable(message, images=True)
     if said is None:
         return None
     by = "user" if message.role in ("user", "system") else author
@@ -190,14 +191,6 @@ def to_event(message: Message, *, author: str = "model", invocation_id: str = ""
         {"id": message.id, "author": by, "invocation_id": invocation_id, "timestamp": at,
          "content": msgspec.json.decode(_read_stored_content(said))}
     )  # fmt: skip
-
-
-def _without_reasoning(message: Message) -> Message | None:
-    """Return a message without its reasoning; None where it is nothing else."""
-    rest = tuple(part for part in message.parts if not isinstance(part, ReasoningPart))
-    if len(rest) == len(message.parts):
-        return message
-    return replace(message, content=rest) if rest else None
 
 
 def original_event(message: Message) -> Event | None:
@@ -366,11 +359,14 @@ def state_delta(message: Message) -> _Json:
 
 
 def repair_request(callback_context: CallbackContext, llm_request: LlmRequest) -> None:  # noqa: ARG001 - ADK gives both
-    """Make user and model alternate: a `before_model_callback` where a session may be edited.
+    """Make a request one that every model takes: a `before_model_callback`.
 
-    ADK leaves out calls without responses and responses without calls. What then stands side by
-    side of one role becomes one turn; responses stay alone. An answer that comes first gets a
-    short text of the user before it. The session stays as it is.
+    It is for sessions that may be edited, or go on with another model. ADK leaves out calls without
+    responses and responses without calls. What then stands side by side of one role becomes one
+    turn; responses stay alone. An answer that comes first gets a short text of the user before it.
+    Texts of nothing but white space, which Anthropic refuses, are left out, files in answers are
+    mentioned for any model but Google's own, and each call has an id of its own. The session stays
+    as it is.
 
     >>> from google.adk.models.llm_request import LlmRequest
     >>> from google.genai.types import Content, Part
@@ -380,17 +376,77 @@ def repair_request(callback_context: CallbackContext, llm_request: LlmRequest) -
     >>> [[part.text for part in content.parts] for content in request.contents]
     [['Tea?', 'Rum?']]
     """
+    takes_files = "gemini" in (llm_request.model or "gemini")
+    ids = CallIds(CALL_IDS)
+    said = [_without_refused(content, takes_files=takes_files) for content in llm_request.contents]
     turns: list[Content] = []
-    if llm_request.contents and llm_request.contents[0].role != "user":
-        turns.append(Content(role="user", parts=[ContentPart(text=BEGIN)]))
-    for content in llm_request.contents:
+    for content in (_with_ids(each, ids) for each in said if each is not None):
         last = turns[-1] if turns else None
         if last is None or last.role != content.role or _responds(last) or _responds(content):
             turns.append(content)
         else:
             parts = [*(last.parts or ()), *(content.parts or ())]
             turns[-1] = Content(role=content.role, parts=parts)
-    llm_request.contents = turns
+    llm_request.contents = begin_with_user(turns, role=_speaker, made=_question)
+
+
+def _without_refused(content: Content, *, takes_files: bool) -> Content | None:
+    """Return the content without what a model refuses; None where that is all of it."""
+    parts = content.parts or []
+    if content.role == "model" and not takes_files:
+        parts = [_without_file(part) for part in parts]
+    rest = [part for part in parts if part.text is None or part.text.strip() or _carries(part)]
+    if rest == content.parts:
+        return content
+    return Content(role=content.role, parts=rest) if rest else None
+
+
+def _with_ids(content: Content, ids: CallIds) -> Content:
+    """Return the content with ids of calls that every provider takes, and each id once."""
+    parts = [_with_id(part, content, ids) for part in content.parts or ()]
+    if all(part is was for part, was in zip(parts, content.parts or (), strict=True)):
+        return content
+    return Content(role=content.role, parts=parts)
+
+
+def _with_id(part: ContentPart, content: Content, ids: CallIds) -> ContentPart:
+    call, response = part.function_call, part.function_response
+    if call is not None and call.id:
+        name = ids.of_call(call.id, id(content))
+        changed: _Json = {"function_call": call.model_copy(update={"id": name})}
+    elif response is not None and response.id:
+        name = ids.of_result(response.id)
+        changed = {"function_response": response.model_copy(update={"id": name})}
+    else:
+        return part
+    return (
+        part
+        if name in (call and call.id, response and response.id)
+        else part.model_copy(update=changed)
+    )
+
+
+def _carries(part: ContentPart) -> bool:
+    """Tell whether a part has something beside its text."""
+    return bool(part.model_dump(exclude_none=True, exclude={"text", "thought"}))
+
+
+def _without_file(part: ContentPart) -> ContentPart:
+    """Return a part with a text in the place of a file."""
+    data, link = part.inline_data, part.file_data
+    if data is not None:
+        return ContentPart(text=f"[a file of type {data.mime_type} is not included]")
+    if link is not None:
+        return ContentPart(text=f"[a file of type {link.mime_type} is at {link.file_uri}]")
+    return part
+
+
+def _speaker(content: Content) -> str:
+    return "user" if content.role == "user" else "assistant"
+
+
+def _question(text: str) -> Content:
+    return Content(role="user", parts=[ContentPart(text=text)])
 
 
 def _responds(content: Content) -> bool:

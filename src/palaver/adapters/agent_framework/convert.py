@@ -60,6 +60,7 @@ from palaver.messages.tool_state import (
 )
 from palaver.wire.format import attachments_of
 from palaver.wire.pairing import INTERRUPTED
+from palaver.wire.repair import is_portable, portable
 from palaver.wire.request import NO_DESCRIPTION
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METADATA_KEY",
+    "alternate",
     "answered_calls",
     "from_agent_framework",
     "open_calls",
@@ -86,6 +88,8 @@ METADATA_KEY: Final = "agent_framework"
 """The metadata key."""
 UNKNOWN_TOOL: Final = "unknown"
 """The tool of a result whose call is not known."""
+UNANSWERED: Final = "(no answer)"
+"""What stands for an answer between two questions where one has to be."""
 _NOTES: Final = ("_group", "_excluded", "_exclude_reason")
 """What a compaction notes on messages while it works."""
 _POSITION: Final = re.compile(r"msg_\d+").fullmatch
@@ -132,7 +136,7 @@ def from_agent_framework(
         stored["about"] = rest
     if contents:
         stored |= {"contents": contents, "of": fingerprint(ours["contents"])}
-    if not stored and not any(isinstance(part, ReasoningPart) for part in made.parts):
+    if not stored and is_portable(made):
         return made
     return replace(made, metadata={METADATA_KEY: json.dumps(stored)})
 
@@ -151,14 +155,17 @@ def to_agent_framework(message: Message) -> FrameworkMessage | None:
         return None
     stored = _stored_about(message)
     if not stored and isinstance(message.content, str):  # the usual case, without detours
+        if METADATA_KEY not in message.metadata and not message.content.strip():
+            return None
         return FrameworkMessage(message.role, [message.content] if message.content else [])
     ours = _write(message)
     contents: list[Fields] = ours["contents"]
     is_same = stored.get("of") == fingerprint(contents)
     if not is_same and ("of" in stored or METADATA_KEY not in message.metadata):
-        ours["contents"] = [each for each in contents if each["type"] != "text_reasoning"]
-        if contents and not ours["contents"]:
+        found = portable(message)
+        if found is None:
             return None
+        ours = _write(found)
     with suppress(ValueError, TypeError, KeyError, IndexError, AttributeError):
         made = apply_changes(_without_contents(ours), stored.get("about", []))
         given = apply_changes(contents, stored["contents"]) if is_same else ours["contents"]
@@ -321,6 +328,7 @@ def repair_messages(
     """Return the messages so that the results of every call follow it at once, each once.
 
     Results without a call are left out, and a call without a result is given one that says so.
+    Texts of nothing but white space are left out, which Anthropic refuses.
     Calls whose results, or approvals, are in `coming` stay open: these messages follow. So do the
     other calls of an answer that is decided about, which the framework runs then, and calls that
     wait for an approval, which it leaves out of requests; and the calls whose ids are `deferred`.
@@ -333,6 +341,7 @@ def repair_messages(
     >>> [each.role for each in repair_messages([Message("assistant", [call])])]
     ['assistant', 'tool']
     """
+    messages = [said for message in messages if (said := _without_blanks(message)) is not None]
     results = _match_results(messages)
     last = {call: at for at, message in enumerate(messages) for call in open_calls(message)}
     left_open = {
@@ -355,7 +364,41 @@ def repair_messages(
         ]
         if answers:
             repaired.append(FrameworkMessage("tool", answers))
-    return list(messages) if _shape(repaired) == _shape(messages) else repaired
+    return messages if _shape(repaired) == _shape(messages) else repaired
+
+
+def _without_blanks(message: FrameworkMessage) -> FrameworkMessage | None:
+    """Return a message without blank texts; None where it is nothing else."""
+    rest = [each for each in message.contents if each.type != "text" or (each.text or "").strip()]
+    if rest and len(rest) == len(message.contents):
+        return message
+    return with_contents(message, rest) if rest else None
+
+
+def alternate(
+    messages: Sequence[FrameworkMessage], *, coming: Sequence[FrameworkMessage] = ()
+) -> list[FrameworkMessage]:
+    """Return the messages so that user and assistant alternate, as Gemini wants it.
+
+    Neighbors of one role become one message. A question without an answer that would stand before
+    another one, of the messages `coming`, gets an answer that says so: those are the run's own.
+
+    >>> from agent_framework import Message
+    >>> asked = [Message("user", [text]) for text in ("Tea?", "Rum?")]
+    >>> [len(message.contents) for message in alternate(asked)]
+    [2]
+    """
+    joined: list[FrameworkMessage] = []
+    for message in messages:
+        last = joined[-1] if joined else None
+        if last is None or last.role != message.role or message.role == "system":
+            joined.append(message)
+        else:
+            joined[-1] = with_contents(last, [*last.contents, *message.contents])
+    follows = next((each.role for each in coming if each.role != "system"), None)
+    if joined and joined[-1].role == follows == "user":
+        joined.append(FrameworkMessage("assistant", [UNANSWERED]))
+    return joined
 
 
 def _match_results(messages: Sequence[FrameworkMessage]) -> dict[tuple[int, str], Content]:

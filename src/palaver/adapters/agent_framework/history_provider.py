@@ -24,6 +24,8 @@ from agent_framework import Message as FrameworkMessage
 from palaver.adapters._turns import Turn, Wait, check_seconds
 from palaver.adapters._worker_threads import run_in_background, run_to_end
 from palaver.adapters.agent_framework.convert import (
+    METADATA_KEY,
+    alternate,
     answered_calls,
     check_messages,
     from_agent_framework,
@@ -36,7 +38,7 @@ from palaver.errors import Conflict, LeaseLost, LeaseTaken, UnknownConversation
 from palaver.messages.limits import check_name, is_object
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.store import check_store
-from palaver.wire.repair import begin_with_user
+from palaver.wire.repair import begin_with_user, with_call_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,6 +53,8 @@ __all__ = ["REDUCED", "PalaverHistoryProvider", "conversation_id", "quote_unprin
 
 REDUCED: Final = "AGENT_FRAMEWORK"
 """The reason of an edit that is what a compaction of the framework did."""
+_GEMINI: Final = "agent_framework_gemini"
+"""The package of a client."""
 _MAX_LOOKBACK: Final = 40
 """How many messages are searched for the call of a result."""
 _MAX_HISTORIES: Final = 128
@@ -229,8 +233,9 @@ class PalaverHistoryProvider(HistoryProvider):
         if _provider_has_it(session, state, is_new=not turn.history.log):
             given = []
         shown = repair_messages(given, coming=context.input_messages, deferred=deferred)
-        if shown and shown[0].role == "assistant":
-            shown = await run_to_end(partial(_begin_with_user, shown, turn.history.view))
+        shown = begin_with_user(shown, role=attrgetter("role"), made=_question)
+        if _asks_gemini(agent):
+            shown = alternate(shown, coming=context.input_messages)
         context.context_messages[self.source_id] = []
         context.extend_messages(self, shown)  # what is not marked as history counts as new input
         if not _stores_each_step(agent):
@@ -315,7 +320,8 @@ class PalaverHistoryProvider(HistoryProvider):
             return [], -1
         view, version = history.view, history.version
         first = 0 if self.max_messages is None else _first_question(view, self.max_messages)
-        found = ((at, to_agent_framework(each)) for at, each in enumerate(view[first:], first))
+        given = with_call_ids(view[first:], METADATA_KEY)
+        found = ((at, to_agent_framework(each)) for at, each in enumerate(given, first))
         return [(at, message) for at, message in found if message is not None], version
 
     def _append(self, turn: _Turn, messages: Sequence[FrameworkMessage]) -> None:
@@ -554,10 +560,14 @@ def _pausing_tools(agent: SupportsAgentRun) -> set[str]:
     }
 
 
-def _begin_with_user(shown: list[FrameworkMessage], view: View) -> list[FrameworkMessage]:
-    return begin_with_user(
-        shown, view, role=attrgetter("role"), made=lambda text: FrameworkMessage("user", [text])
-    )
+def _asks_gemini(agent: SupportsAgentRun) -> bool:
+    """Tell whether an agent has the client that sends two messages of one role as they are."""
+    kinds = type(getattr(agent, "client", None)).__mro__
+    return any(kind.__module__.startswith(_GEMINI) for kind in kinds)
+
+
+def _question(text: str) -> FrameworkMessage:
+    return FrameworkMessage("user", [text])
 
 
 def _first_question(view: View, count: int) -> int:
@@ -591,7 +601,8 @@ def _new_messages(view: View, messages: Sequence[FrameworkMessage]) -> Sequence[
     """
     if not 1 < len(view) < len(messages):
         return messages
-    known = [each for each in map(to_agent_framework, view) if each is not None]
+    given = with_call_ids(view, METADATA_KEY)
+    known = [each for each in map(to_agent_framework, given) if each is not None]
     same = all(map(_is_same, known, messages))
     return messages[len(known) :] if known and same else messages
 

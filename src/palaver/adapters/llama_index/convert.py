@@ -54,7 +54,7 @@ from palaver.messages.tool_state import (
     start,
 )
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import pair_results
+from palaver.wire.repair import is_portable, pair_results, portable
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def from_llama_index(
         (ours,) = write_message(made)
         about = diff(_about(ours), _about(theirs))
         blocks = diff(ours["blocks"], theirs["blocks"])
-        if not about and not blocks and _without_reasoning(ours) == ours:
+        if not about and not blocks and is_portable(made) and not _has_call_without_id(made):
             return made
         of = fingerprint(ours["blocks"])
         text = json.dumps({"about": about, "blocks": blocks, "of": of})  # escapes any character
@@ -134,6 +134,13 @@ def from_llama_index(
         detail = f"holds what is no JSON and could not be read back: {error}"
         raise ValidationError(detail, path="$.message", rule="schema") from None
     return replace(made, metadata={METADATA_KEY: text})
+
+
+def _has_call_without_id(message: Message) -> bool:
+    """Tell whether a call has its tool's name for an id, which may come again."""
+    return any(
+        isinstance(part, ToolCallPart) and part.call_id == part.tool for part in message.parts
+    )
 
 
 def to_llama_index(message: Message) -> list[ChatMessage]:
@@ -151,8 +158,9 @@ def to_llama_index(message: Message) -> list[ChatMessage]:
         return [ChatMessage.model_construct(role=role, additional_kwargs={}, blocks=blocks)]
     if ERASED in message.metadata:
         return []
-    made = write_message(message)
     stored = message.metadata.get(METADATA_KEY)
+    found = message if isinstance(stored, str) else portable(message)
+    made = write_message(found) if found is not None else []
     if made and isinstance(stored, str):
         made[0] = _apply(made[0], stored)
     elif made:
@@ -169,7 +177,8 @@ def expand(messages: Iterable[Message]) -> list[ChatMessage]:
 
 def is_plain(message: Message) -> bool:
     """Tell whether a message is nothing but a text: it has no calls and is no result."""
-    return not message.metadata and isinstance(message.content, str)
+    content = message.content
+    return not message.metadata and isinstance(content, str) and bool(content.strip())
 
 
 def _about(fields: Fields) -> Fields:

@@ -24,14 +24,20 @@ from palaver.adapters.llama_index.chat_store import (
     PalaverChatStore,
     read_messages,
 )
-from palaver.adapters.llama_index.convert import RESULTS, expand, is_plain, repair_messages
+from palaver.adapters.llama_index.convert import (
+    METADATA_KEY,
+    RESULTS,
+    expand,
+    is_plain,
+    repair_messages,
+)
 from palaver.errors import Conflict, UnknownMessage, ValidationError
 from palaver.history.operations import Insert
 from palaver.messages.limits import check_callable, unexpected_keyword
 from palaver.stores import Store, open_store
 from palaver.stores.backend import refuse_unknown
 from palaver.tokens import RunningTotal, Weights
-from palaver.wire.repair import begin_with_user
+from palaver.wire.repair import begin_with_user, with_call_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -161,12 +167,12 @@ class PalaverMemory(BaseMemory):
         view = talk.history.view
         first = self._count(talk).first_fitting(view, self.token_limit - initial_token_count)
         found = _from_question(view, first)
-        made = expand(found)
+        made = expand(with_call_ids(found, METADATA_KEY))
         if not all(map(_is_sound, found)):
             made = repair_messages(made, resuming=self.resuming)
         if first:  # the limit has cut it there, and at least the last message is shown
             return made
-        return begin_with_user(made, view, role=lambda each: each.role.value, made=ChatMessage)
+        return begin_with_user(made, role=lambda each: each.role.value, made=ChatMessage)
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages, as they are now."""
@@ -226,8 +232,8 @@ class PalaverMemory(BaseMemory):
 
 
 def _is_sound(message: Message) -> bool:
-    """Tell whether a message needs no repair: it is nothing but a text, and says something."""
-    return is_plain(message) and (message.role != "assistant" or bool(message.text.strip()))
+    """Tell whether a message needs no repair: it is nothing but a text that says something."""
+    return is_plain(message)
 
 
 def _add(history: StoredHistory, new: list[Message], last: str | None) -> None:

@@ -49,6 +49,7 @@ from palaver.messages.tool_state import (
     start,
 )
 from palaver.wire.pairing import INTERRUPTED
+from palaver.wire.repair import CallIds, mention, portable
 from palaver.wire.request import NO_DESCRIPTION
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from strands.types.content import Message as StrandsMessage
 
     from palaver.messages import Part
+    from palaver.wire.format import Alphabet
 
     _WriteFile = Callable[[FilePart], dict[str, Any]]
 
@@ -70,6 +72,7 @@ __all__ = [
     "repair_messages",
     "stored_about",
     "to_strands",
+    "with_valid_ids",
     "write_message",
 ]
 
@@ -302,20 +305,15 @@ def _write(message: Message) -> Fields:
 
 def _write_foreign(message: Message) -> Fields:
     """Write a message that Strands did not write, as its clients take it."""
-    if isinstance(message.content, str):
-        written = _write(message)
-        return written if message.content.strip() else {**written, "content": []}
-    role = "assistant" if message.role == "assistant" else "user"
-    parts = message.parts if message.role == "tool" else message.sendable_parts
-    write = _mention if role == "assistant" else _write_foreign_file
-    blocks = [
-        block
-        for part in parts
-        if not isinstance(part, ReasoningPart)
-        if not isinstance(part, TextPart) or part.text.strip()
-        for block in _write_part(part, write)
-    ]
-    return {"role": role, "content": blocks}
+    found = portable(message)
+    if found is None:
+        return {"role": "assistant" if message.role == "assistant" else "user", "content": []}
+    written = _write(found)
+    if isinstance(found.content, str):
+        return written
+    parts = found.parts if found.role == "tool" else found.sendable_parts
+    blocks = [block for part in parts for block in _write_part(part, _write_foreign_file)]
+    return {**written, "content": blocks}
 
 
 def _write_part(
@@ -371,28 +369,22 @@ def _write_foreign_file(part: FilePart) -> Fields:
     """Write a file in a format that Strands has, or else mention it."""
     family, _, form = part.mime.partition("/")
     if not part.url.startswith("s3:") and ";base64," not in part.url:
-        return _mention(part)
+        return {"text": mention(part)}
     if family == "image":
         form = "jpeg" if form == "jpg" else form
         return (
             {"image": {"format": form, "source": _source(part)}}
             if form in _IMAGES
-            else _mention(part)
+            else {"text": mention(part)}
         )
     if family in _MEDIA:
         return {family: {"format": form, "source": _source(part)}}
     is_text = family == "text" or part.mime in _TEXTS
     known = _DOCUMENTS.get(part.mime) or (form if form in _TYPES else "txt" if is_text else None)
     if known is None:
-        return _mention(part)
+        return {"text": mention(part)}
     name = " ".join(_UNNAMED.sub(" ", part.filename or "").split()) or "document"
     return {"document": {"format": known, "name": name, "source": _source(part)}}
-
-
-def _mention(part: FilePart) -> Fields:
-    named = f" {part.filename!r}" if part.filename else ""
-    where = "is not included" if part.url.startswith("data:") else f"is at {part.url}"
-    return {"text": f"[a file{named} of type {part.mime} {where}]"}
 
 
 # ── calls and their results ─────────────────────────────────────────────────────────────────────
@@ -460,6 +452,36 @@ def join_neighbors(
             else:
                 joined[-1] = _with_content(last, [*last["content"], *piece["content"]])
     return joined
+
+
+def with_valid_ids(messages: Sequence[StrandsMessage], allowed: Alphabet) -> list[StrandsMessage]:
+    """Return the messages with ids of calls that a provider takes, and each id once.
+
+    Of several calls of one id in one message, which has one result, the first is left.
+    """
+    ids = CallIds(allowed)
+    return [
+        _with_content(message, [_with_id(block, at, ids) for block in _each_call_once(message)])
+        for at, message in enumerate(messages)
+    ]
+
+
+def _each_call_once(message: StrandsMessage) -> Iterator[Any]:
+    known: set[str] = set()
+    for block in message["content"]:
+        call = block["toolUse"]["toolUseId"] if "toolUse" in block else None
+        if call is None or call not in known:
+            yield block
+        known.update(() if call is None else (call,))
+
+
+def _with_id(block: Any, at: int, ids: CallIds) -> Any:  # noqa: ANN401 - a content block
+    kind = "toolUse" if "toolUse" in block else "toolResult" if "toolResult" in block else None
+    if kind is None:
+        return block
+    name = block[kind]["toolUseId"]
+    valid = ids.of_call(name, at) if kind == "toolUse" else ids.of_result(name)
+    return block if valid == name else {**block, kind: {**block[kind], "toolUseId": valid}}
 
 
 def _split_results(message: StrandsMessage) -> Iterator[StrandsMessage]:

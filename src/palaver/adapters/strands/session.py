@@ -16,7 +16,6 @@ import warnings
 import weakref
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
@@ -48,6 +47,7 @@ from palaver.adapters.strands.convert import (
     repair_messages,
     stored_about,
     to_strands,
+    with_valid_ids,
     write_message,
 )
 from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, UnknownConversation
@@ -56,7 +56,8 @@ from palaver.messages.limits import EMPTY
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.records import holder_name
 from palaver.stores.store import check_store
-from palaver.wire.repair import begin_with_user
+from palaver.wire.format import Alphabet
+from palaver.wire.repair import CALL_IDS, begin_with_user
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,6 +79,9 @@ REDUCED: Final = "STRANDS"
 """The reason of an edit that is what Strands did to an agent's messages."""
 _TAG: Final = "strands"
 _GEMINI: Final = "strands.models.gemini"
+_OPENAI: Final = "strands.models.openai"
+_OF_OPENAI: Final = Alphabet("[!-~]", 64)
+"""The ids of calls that OpenAI takes, and servers like it make."""
 _APPLIED: Final = "applied"
 """How many removed messages have left the view."""
 _MANAGER: Final = "conversation_manager_state"
@@ -574,7 +578,7 @@ class PalaverSessionManager(RepositorySessionManager):
         turn = _Run(repository.store, history.id, self._turn_seconds)
         shown = self._shown[name] = _Shown(history, turn)
         if isinstance(agent, Agent):
-            agent.add_middleware(InvokeModelStage.Input, partial(_make_valid, shown))
+            agent.add_middleware(InvokeModelStage.Input, _make_valid)
         self._held_records[name] = []
         self._latest_agent_message[name] = None
         if stored is not None:
@@ -778,14 +782,17 @@ class PalaverSessionManager(RepositorySessionManager):
         return bool(getattr(getattr(agent, "model", None), "stateful", False))
 
 
-def _make_valid(shown: _Shown, context: InvokeModelContext) -> InvokeModelContext:
+def _make_valid(context: InvokeModelContext) -> InvokeModelContext:
     """Let the user begin and the roles alternate in a request; the agent's messages stay."""
-    is_gemini = any(kind.__module__ == _GEMINI for kind in type(context.model).__mro__)
-    turns = join_neighbors(context.messages, results_alone=is_gemini)
-    view = shown.history.view
-    return context.replace(
-        messages=begin_with_user(turns, view, role=itemgetter("role"), made=_question)
-    )
+    is_gemini = _is_of(context.model, _GEMINI)
+    allowed = _OF_OPENAI if _is_of(context.model, _OPENAI) else CALL_IDS
+    messages = with_valid_ids(context.messages, allowed)
+    turns = join_neighbors(messages, results_alone=is_gemini)
+    return context.replace(messages=begin_with_user(turns, role=itemgetter("role"), made=_question))
+
+
+def _is_of(model: object, module: str) -> bool:
+    return any(kind.__module__.startswith(module) for kind in type(model).__mro__)
 
 
 def _question(text: str) -> StrandsMessage:
