@@ -151,7 +151,7 @@ def test_state_of_a_user_that_a_crash_left_behind_is_stored_by_the_next_reader(
         session = await service.create_session(**TALK)
         other = await service.create_session(**HERE, session_id="other")
         with monkeypatch.context() as crash:
-            crash.setattr(service, "_settle", lambda *_: None)
+            crash.setattr(service._state, "_settle", lambda *_: None)
             await service.append_event(session, sets({"user:a": 1, "user:b/%\n": 1, "app:c": 1}))
         assert {} == await service.get_user_state(**HERE)
         await service.append_event(other, sets({"user:a": 2}))

@@ -13,19 +13,16 @@ waking a thread, and nothing is to be waited for, the loop does it itself.
 from __future__ import annotations
 
 import asyncio
-import json
 import weakref
 from collections import OrderedDict
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
-from urllib.parse import quote, unquote
 
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
-from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import (
     BaseSessionService,
     GetSessionConfig,
@@ -42,22 +39,32 @@ from palaver.adapters._worker_threads import (
     run_in_background,
     run_to_end,
 )
-from palaver.adapters.adk.convert import METADATA_KEY, from_event, state_delta, to_event, to_json
+from palaver.adapters.adk.convert import from_event, state_delta, to_event
 from palaver.adapters.adk.event_cache import EventCache
+from palaver.adapters.adk.names import (
+    STATE_NAME,
+    TAG,
+    full_name,
+    owner_of,
+    safe,
+    session_id_of,
+    strip_id,
+    tags_of,
+)
+from palaver.adapters.adk.state import MustWait, SessionState, scopes
 from palaver.errors import (
     AlreadyExists,
     LeaseLost,
     LeaseTaken,
     StoreError,
     UnknownConversation,
-    ValidationError,
 )
-from palaver.messages.ids import new_id, now_ms
-from palaver.messages.limits import check_name, describe_argument
+from palaver.messages.ids import new_id
+from palaver.messages.limits import check_name
 from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from google.adk.events.event import Event
 
@@ -67,19 +74,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PalaverSessionService"]
 
-_RECORDS: Final = METADATA_KEY
-"""The kind of records of a session: its initial state, its `state` now, and what is pending."""
-_INITIAL: Final = "initial "
-"""How the names of records begin with the initial state, each key by itself: an erasure removes the
-records that repeat what it destroys, and the other keys are to stay."""
-_PENDING: Final = "pending "
-"""How the names of records begin with state of the app or the user that is not in its place yet."""
-_SHARED: Final = f"{METADATA_KEY}.state"
-"""The kind of records with the state of an app or a user, by key."""
-_SHARED_NAME: Final = "adk-state:"
-"""How the ids of the conversations begin that have the state of apps and users beside them."""
-_TAG: Final = "adk:"
-"""How the tags begin that name a session's app, and its app and user."""
 _POLL_SECONDS: Final = 0.02
 _SILENT_SECONDS: Final = 600
 """How long a run may be silent, while its model thinks or a tool works, and keep its turn."""
@@ -96,47 +90,7 @@ _T = TypeVar("_T")
 _Json = dict[str, Any]
 
 
-# ── state ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def _scopes(delta: Mapping[str, Any]) -> tuple[_Json, _Json, _Json]:
-    """Divide state into that of the app, the user and the session; temporary state is left out."""
-    app: _Json = {}
-    user: _Json = {}
-    own: _Json = {}
-    for key, value in delta.items():
-        if key.startswith(State.APP_PREFIX):
-            app[key.removeprefix(State.APP_PREFIX)] = value
-        elif key.startswith(State.USER_PREFIX):
-            user[key.removeprefix(State.USER_PREFIX)] = value
-        elif not key.startswith(State.TEMP_PREFIX):
-            own[key] = value
-    return app, user, own
-
-
-def _json_state(state: Mapping[str, Any]) -> _Json:
-    """Return state as JSON, as ADK writes that of an event."""
-    return dict(to_json(EventActions(state_delta=dict(state)))["stateDelta"])
-
-
-def _initial(records: Mapping[str, bytes]) -> _Json:
-    """Return the state that a session was created with; older sessions have it in one record."""
-    state: _Json = json.loads(records.get(_INITIAL.strip(), b"{}"))
-    for name, value in records.items():
-        if name.startswith(_INITIAL):
-            state[unquote(name.removeprefix(_INITIAL))] = json.loads(value)
-    return state
-
-
-def _encode(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()  # ASCII: it keeps every character
-
-
 # ── the service ─────────────────────────────────────────────────────────────────────────────────
-
-
-class _MustWait(Exception):  # noqa: N818 - caught where a thread can wait
-    """A session can't be read without waiting: for a disk, or for another thread."""
 
 
 class _Open(NamedTuple):
@@ -216,6 +170,7 @@ class PalaverSessionService(BaseSessionService):
         check_seconds(turn_seconds, wait_seconds)
         check_name(agent, "$.agent", "argument")
         self._store = store
+        self._state = SessionState(store)
         self._agent = agent
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
         self._is_local = is_local(store)
@@ -256,7 +211,7 @@ class PalaverSessionService(BaseSessionService):
         """Return a session as its conversation is now, or None."""
         work = partial(self._get, app_name, user_id, session_id, config)
         if self._is_at_hand(session_id, config):
-            with suppress(_MustWait):
+            with suppress(MustWait):
                 found = work(may_wait=False)
                 if self._reads_here.is_turn_of_others():
                     await asyncio.sleep(0)
@@ -279,7 +234,7 @@ class PalaverSessionService(BaseSessionService):
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, without the prefix."""
-        return await self._in_thread(partial(self._shared, app_name, user_id))
+        return await self._in_thread(partial(self._state.shared, app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event and its state delta in one change, and bring the session up to date.
@@ -347,7 +302,7 @@ class PalaverSessionService(BaseSessionService):
 
         Nothing else of this service runs in a thread, so that none holds the lock of a history.
         """
-        talk = self._open.get(_strip(session_id))
+        talk = self._open.get(strip_id(session_id))
         if talk is None or self._in_threads or not self._is_local:
             return False
         wanted = None if config is None else config.num_recent_events
@@ -359,12 +314,12 @@ class PalaverSessionService(BaseSessionService):
         self, app: str, user: str, session_id: str, read: Callable[[str], _Found]
     ) -> _Found | None:
         """Return what `read` returns for the conversation of a session, or None."""
-        wanted = _strip(session_id)
-        for name in (wanted, _full_name(app, user, wanted)):
+        wanted = strip_id(session_id)
+        for name in (wanted, full_name(app, user, wanted)):
             with suppress(UnknownConversation):
                 found = read(name) if name else None
-                owned = found is not None and _tags(app, user)[1] in found.tags
-                if owned and _session_id(name, app, user) == wanted:
+                owned = found is not None and tags_of(app, user)[1] in found.tags
+                if owned and session_id_of(name, app, user) == wanted:
                     return found
         return None
 
@@ -379,9 +334,9 @@ class PalaverSessionService(BaseSessionService):
 
         Whoever creates it at the same time may have taken the one that was yielded first.
         """
-        wanted = _strip(session_id or "") or new_id()
-        names = [_full_name(app, user, wanted)]
-        if wanted == _safe(wanted) and not wanted.startswith(_SHARED_NAME):
+        wanted = strip_id(session_id or "") or new_id()
+        names = [full_name(app, user, wanted)]
+        if wanted == safe(wanted) and not wanted.startswith(STATE_NAME):
             names.insert(0, wanted)
         for name in names:
             if self._find(app, user, wanted, self._store.head) is not None:
@@ -391,12 +346,10 @@ class PalaverSessionService(BaseSessionService):
     # ── one access to the store each ────────────────────────────────────────────────────────────
 
     def _create(self, app: str, user: str, given: _Json, session_id: str | None) -> Session:
-        *shared, own = _scopes(_json_state(given))
-        records = self._pending(*shared)
-        records += [(_RECORDS, f"{_INITIAL}{_safe(key)}", _encode(own[key])) for key in own]
+        records = self._state.first_records(given)
         for name in self._free_names(app, user, session_id):
             with suppress(AlreadyExists):
-                history = self._store.create(id=name, tags=_tags(app, user), records=records)
+                history = self._store.create(id=name, tags=tags_of(app, user), records=records)
                 return self._session(self._keep(history), app, user, None)
         raise AlreadyExistsError(f"Session with id {session_id} already exists.")
 
@@ -409,14 +362,14 @@ class PalaverSessionService(BaseSessionService):
         *,
         may_wait: bool = True,
     ) -> Session | None:
-        """Return a session; `_MustWait` if it `may_wait` for nothing and would have to."""
+        """Return a session; `MustWait` if it `may_wait` for nothing and would have to."""
         last = 0 if config is None else config.num_recent_events or 0
         read = partial(self._open_now, last=last, may_wait=may_wait)
         talk = self._find(app, user, session_id, read)
         return None if talk is None else self._session(talk, app, user, config, may_wait=may_wait)
 
     def _list(self, app: str, user: str | None) -> list[Session]:
-        tag = _tags(app, user or "")[user is not None]
+        tag = tags_of(app, user or "")[user is not None]
         page = self._store.list(tag=tag)
         heads = list(page.conversations)
         while page.next is not None:
@@ -424,7 +377,7 @@ class PalaverSessionService(BaseSessionService):
             heads += page.conversations
         found = [
             self._session(
-                _Open(head, self._store.get(head.id), EventCache()), app, _owner(head, app), None,
+                _Open(head, self._store.get(head.id), EventCache()), app, owner_of(head, app), None,
                 with_events=False,
             )
             for head in heads
@@ -441,7 +394,7 @@ class PalaverSessionService(BaseSessionService):
         except StoreError:
             if not self._store.forks(head.id):
                 raise
-            kept = [tag for tag in head.tags if not tag.startswith(_TAG)]
+            kept = [tag for tag in head.tags if not tag.startswith(TAG)]
             self._store.describe(head.id, title=head.title, tags=kept)
 
     def _fork(
@@ -465,8 +418,8 @@ class PalaverSessionService(BaseSessionService):
 
     def _adopt(self, app: str, user: str, session_id: str) -> Session:
         history = self._store.get(session_id)
-        tags = _tags(app, user)
-        others = [tag for tag in history.tags if tag.startswith(_TAG) and tag not in tags]
+        tags = tags_of(app, user)
+        others = [tag for tag in history.tags if tag.startswith(TAG) and tag not in tags]
         if others:
             raise AlreadyExistsError(f"{session_id} is a session of another user: {others[-1]!r}")
         self._store.describe(
@@ -483,7 +436,7 @@ class PalaverSessionService(BaseSessionService):
         """
         known = self._open.get(name)
         if known is None and not may_wait:
-            raise _MustWait
+            raise MustWait
         if known is None:
             return self._keep(self._store.get(name, last=last))
         version = known.history.version
@@ -493,7 +446,7 @@ class PalaverSessionService(BaseSessionService):
             self._open.pop(name, None)
             raise
         if not may_wait and not _is_near(head, known.history):
-            raise _MustWait
+            raise MustWait
         if head.created != known.head.created or head.version < version:  # another of this id
             return self._keep(self._store.get(name, last=last))
         if head.erased != known.head.erased:
@@ -524,10 +477,10 @@ class PalaverSessionService(BaseSessionService):
     ) -> Session:
         """Return the session of a conversation; it may append from here on."""
         name, view = talk.head.id, talk.history.view
-        state = self._merged_state(talk.head, view, app, user, may_wait=may_wait)
+        state = self._state.merged(talk.head, view, app, user, may_wait=may_wait)
         events = self._events(talk, view, config) if with_events else []
         session = Session(
-            id=_session_id(name, app, user),
+            id=session_id_of(name, app, user),
             app_name=app,
             user_id=user,
             state=state,
@@ -564,91 +517,6 @@ class PalaverSessionService(BaseSessionService):
         start = 0 if wanted is None else max(len(view) - wanted, 0)
         events = talk.events.events(view[start:], self._agent)
         return [each for each in events if since is None or each.timestamp >= since]
-
-    def _merged_state(
-        self, head: Head, view: View, app: str, user: str, *, may_wait: bool = True
-    ) -> _Json:
-        """Return the state of a session with that of its app and its user."""
-        records = self._store.records(head.id, _RECORDS)
-        if not may_wait and any(name.startswith(_PENDING) for name in records):
-            raise _MustWait
-        self._settle(head.id, records, app, user)
-        _, state = self._own_state(head, view, records, may_wait=may_wait)
-        state.update((State.APP_PREFIX + key, v) for key, v in self._shared(app, None).items())
-        state.update((State.USER_PREFIX + key, v) for key, v in self._shared(app, user).items())
-        return state
-
-    def _own_state(
-        self, head: Head, view: View, kept: Mapping[str, bytes], *, may_wait: bool = True
-    ) -> tuple[list[int], _Json]:
-        """Return the last edit and erasure, and the state that the events of the view then say.
-
-        The view is that of the head or newer: then the record that is stored counts as old.
-        """
-        seen = [head.framed, head.erased]
-        known = json.loads(kept["state"]) if "state" in kept else None
-        if known is not None and known["seen"] == seen:
-            return seen, dict(known["state"])
-        if known is None and seen == [0, 0] and head.parent is None and head.stop == 0:
-            return seen, _initial(kept)
-        if not may_wait:  # it is computed anew, and stored
-            raise _MustWait
-        state = self._initial_state(head)
-        for message in view:
-            state.update(_scopes(state_delta(message))[2])
-        record = _encode({"seen": seen, "state": state})
-        self._store.put_record(head.id, _RECORDS, "state", record)
-        return seen, state
-
-    def _initial_state(self, head: Head) -> _Json:
-        while head.parent is not None:
-            head = self._store.head(head.parent)
-        return _initial(self._store.records(head.id, _RECORDS))
-
-    # ── state of apps and users ─────────────────────────────────────────────────────────────────
-
-    def _shared(self, app: str, user: str | None) -> _Json:
-        """Return the state of an app, or of a user of it."""
-        try:
-            records = self._store.records(_shared_name(app, user), _SHARED)
-        except UnknownConversation:
-            return {}
-        return {unquote(name): json.loads(value)["value"] for name, value in records.items()}
-
-    def _pending(self, app: _Json, user: _Json) -> list[Record]:
-        """Return the records with which a change says what it sets of the app and the user."""
-        if not app and not user:
-            return []
-        name = f"{_PENDING}{now_ms():015} {new_id()}"
-        return [(_RECORDS, name, _encode({"app": app, "user": user}))]
-
-    def _settle(self, name: str, records: Mapping[str, bytes], app: str, user: str) -> None:
-        """Store the state of the app and the user that changes of a session have set.
-
-        A process that dies before this leaves it to the next one that reads the session.
-        """
-        for record, value in records.items():
-            if not record.startswith(_PENDING):
-                continue
-            at = record.removeprefix(_PENDING)
-            pending = json.loads(value)
-            for owner, scope in ((None, "app"), (user, "user")):
-                if pending[scope]:
-                    self._share(_shared_name(app, owner), pending[scope], at)
-            self._store.put_record(name, _RECORDS, record, None)
-
-    def _share(self, name: str, values: _Json, at: str) -> None:
-        if name not in self._store:
-            with suppress(AlreadyExists):
-                self._store.create(id=name, title="State of ADK sessions")
-        kept = self._store.records(name, _SHARED)
-        newer = {key for key, value in kept.items() if json.loads(value)["at"] > at}
-        records = [
-            (_SHARED, _safe(key), _encode({"at": at, "value": value}))
-            for key, value in values.items()
-            if _safe(key) not in newer
-        ]
-        self._store.put_records(name, records)
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -703,8 +571,8 @@ class PalaverSessionService(BaseSessionService):
             message = from_event(event, session=history.id)
             records: list[Record] = []
             if event.actions.state_delta:
-                *shared, own = _scopes(state_delta(message))
-                records = self._changed_state(history, shared, own)
+                *shared, own = scopes(state_delta(message))
+                records = self._state.changed(history, shared, own)
             history.extend((message,), records=records, lease=writer.turn.lease)
         except UnknownConversation:
             raise SessionNotFoundError(f"Session {session.id} not found.") from None
@@ -712,8 +580,7 @@ class PalaverSessionService(BaseSessionService):
             writer.turn.let_go()
             raise
         if any(shared):
-            kept = self._store.records(history.id, _RECORDS)
-            self._settle(history.id, kept, session.app_name, session.user_id)
+            self._state.settle(history.id, session.app_name, session.user_id)
         unseen = writer.version != history.version - 1
         writer.version = history.version
         if writer.ids is not None:
@@ -725,18 +592,6 @@ class PalaverSessionService(BaseSessionService):
         session.last_update_time = event.timestamp
         if outside and event.content is None:  # state set by hand: a run begins with a message
             writer.turn.release()
-
-    def _changed_state(
-        self, history: StoredHistory, shared: Sequence[_Json], own: _Json
-    ) -> list[Record]:
-        """Return the records of what an event sets of the app, the user and the session."""
-        records = self._pending(*shared)
-        if own:
-            head, kept = history.refresh().head, self._store.records(history.id, _RECORDS)
-            seen, before = self._own_state(head, history.view, kept)
-            state: _Json = {**before, **own}
-            records.append((_RECORDS, "state", _encode({"seen": seen, "state": state})))
-        return records
 
     def _take_turn(self, writer: _Writer, session: Session, event: Event) -> None:
         """Take the turn or go on with it; what another run has written may forbid it."""
@@ -792,7 +647,7 @@ class PalaverSessionService(BaseSessionService):
             key: value for key, value in session.state.items() if key.startswith(State.TEMP_PREFIX)
         }
         session.state.clear()
-        session.state.update(self._merged_state(head, view, session.app_name, session.user_id))
+        session.state.update(self._state.merged(head, view, session.app_name, session.user_id))
         session.state.update(temporary)
 
     # ── the end of a turn ───────────────────────────────────────────────────────────────────────
@@ -837,63 +692,9 @@ def _is_near(head: Head, history: StoredHistory) -> bool:
     return head.framed <= history.version <= head.version and new <= _FEW
 
 
-# ── names ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def _check_text(text: object) -> None:
-    """Raise `ValidationError` unless this can be an app's name, or the id of a user or session."""
-    wanted = "the name of an app and the ids of users and sessions must be text"
-    if not isinstance(text, str):
-        raise ValidationError(f"{wanted}, not {describe_argument(text)}", rule="argument")
-    if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
-        detail = f"{wanted}, and {describe_argument(text)} has half a character"
-        raise ValidationError(detail, rule="argument")
-
-
-def _strip(session_id: str) -> str:
-    """Return the id of a session as ADK reads it: without spaces around it."""
-    _check_text(session_id)
-    return session_id.strip()
-
-
-@lru_cache(1024)
-def _safe(text: str) -> str:
-    """A text that can be a part of a name: printable, without the separators."""
-    _check_text(text)
-    if text.isprintable() and not {"%", "/", "@"} & {*text}:
-        return text
-    return "".join(
-        each if each.isprintable() and each not in "%/@" else quote(each, safe="") for each in text
-    )
-
-
-def _tags(app: str, user: str) -> tuple[str, str]:
-    """The tags of a session: its app's, and its user's."""
-    return f"{_TAG}{_safe(app)}", f"{_TAG}{_safe(app)}/{_safe(user)}"
-
-
 def _updated(head: Head, view: View, events: Sequence[Event]) -> float:
     """When a session was last changed, as ADK has it."""
     last = events[-1] if events else None
     if last is None and len(view):
         last = to_event(view[-1])
     return last.timestamp if last is not None else head.created / 1000
-
-
-def _owner(head: Head, app: str) -> str:
-    """The user of a session."""
-    start = f"{_TAG}{_safe(app)}/"
-    return next(unquote(tag.removeprefix(start)) for tag in head.tags if tag.startswith(start))
-
-
-def _full_name(app: str, user: str, session_id: str) -> str:
-    return f"{_safe(session_id)}@{_safe(user)}@{_safe(app)}"
-
-
-def _session_id(name: str, app: str, user: str) -> str:
-    suffix = f"@{_safe(user)}@{_safe(app)}"
-    return unquote(name.removesuffix(suffix)) if name.endswith(suffix) else name
-
-
-def _shared_name(app: str, user: str | None) -> str:
-    return f"{_SHARED_NAME}{_safe(app)}" + ("" if user is None else f"/{_safe(user)}")
