@@ -26,7 +26,7 @@ from langchain_core.messages import AnyMessage, BaseMessageChunk, convert_to_mes
 from langgraph.graph.message import add_messages as add_any
 from typing_extensions import TypedDict
 
-from palaver.adapters.langchain import MESSAGE_CLASSES, from_langchain, to_langchain
+from palaver.adapters.langchain.convert import MESSAGE_CLASSES, from_langchain, to_langchain
 from palaver.errors import UnknownConversation
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langgraph.graph.message import Messages
 
-    from palaver.adapters.langchain import Serializer
+    from palaver.adapters.langchain.convert import Serializer
     from palaver.history.view import View
     from palaver.messages import Message
     from palaver.stores import Store, StoredHistory

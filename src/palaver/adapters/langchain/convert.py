@@ -1,12 +1,4 @@
-"""LangChain: its chat message history over a conversation in a store, and message conversion.
-
-    history = PalaverChatMessageHistory(palaver.open("chat.db"), "tea-talk")
-    history.add_messages([HumanMessage("Which tea?")])
-
-A LangChain message becomes a message of the log: its text can be searched, its tool calls and
-results are parts with a state, its usage is counted. Fields that palaver doesn't have are stored in
-the message's metadata, so that `to_langchain` returns exactly what `from_langchain` was given.
-`repair_messages` makes an edited list valid for a model; the chat message history does so itself.
+"""LangChain's messages as messages of the log, and back.
 
 `from_langchain` makes a palaver message, with a replacement for characters that no message can
 hold. Then it converts that back, and stores the fields that differ. Some of those repeat the
@@ -24,13 +16,27 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-import anyio.to_thread
 import msgspec
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    ChatMessageChunk,
+    FunctionMessage,
+    FunctionMessageChunk,
+    HumanMessage,
+    HumanMessageChunk,
+    SystemMessage,
+    SystemMessageChunk,
+    ToolMessage,
+    ToolMessageChunk,
+)
+from pydantic import ValidationError as Refused
 
-from palaver.errors import AlreadyExists, ValidationError, needs_extra
+from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
 from palaver.messages import (
     AssistantInfo,
@@ -65,7 +71,6 @@ from palaver.messages.limits import (
     MAX_INT,
     FrozenDict,
     FrozenList,
-    check_name,
     freeze,
     freeze_mapping,
     is_list,
@@ -75,52 +80,29 @@ from palaver.messages.limits import (
 )
 from palaver.messages.parts import is_sendable, read_arguments
 from palaver.messages.tool_state import NO_OUTPUT, raw_output
-from palaver.stores.store import check_store
 from palaver.wire import spell_tool
-from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.repair import (
-    begin_with_user,
-    has_own_greeting,
     is_portable,
-    pair_results,
     portable,
-    with_call_ids,
 )
-
-with needs_extra("langchain"):
-    from langchain_core.chat_history import BaseChatMessageHistory
-    from langchain_core.messages import (
-        AIMessage,
-        AIMessageChunk,
-        BaseMessage,
-        ChatMessage,
-        ChatMessageChunk,
-        FunctionMessage,
-        FunctionMessageChunk,
-        HumanMessage,
-        HumanMessageChunk,
-        SystemMessage,
-        SystemMessageChunk,
-        ToolMessage,
-        ToolMessageChunk,
-    )
-    from langchain_core.prompt_values import PromptValue
-    from pydantic import ValidationError as Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage
-
     from palaver.messages import Part, Role, ToolState
-    from palaver.stores import Store, StoredHistory
 
-__all__ = ["PalaverChatMessageHistory", "from_langchain", "repair_messages", "to_langchain"]
-
+__all__ = [
+    "MESSAGE_CLASSES",
+    "METADATA_KEY",
+    "THOUGHTS",
+    "Serializer",
+    "from_langchain",
+    "to_langchain",
+]
 
 METADATA_KEY: Final = "langchain"
 """The metadata key."""
-_THOUGHTS: Final = frozenset(("reasoning", "thinking", "redacted_thinking"))
+THOUGHTS: Final = frozenset(("reasoning", "thinking", "redacted_thinking"))
 """The blocks of an answer that are thoughts."""
 
 _CONTENT_FIELDS: Final = frozenset(
@@ -700,198 +682,3 @@ def _unpack(packed: object, serializer: Serializer | None) -> Mapping[str, Any]:
             detail, path=f"$.metadata.{METADATA_KEY}.hard", rule="schema"
         ) from None
     return {}  # stored by another adapter, whose serializer is not here
-
-
-class PalaverChatMessageHistory(BaseChatMessageHistory):
-    """The messages of one conversation, for `RunnableWithMessageHistory` and your own chains.
-
-    Every call reads the conversation as it is now, with the changes of other processes and edits
-    made with palaver. `history.undo()` restores what `clear` removes. A result whose call was
-    removed is left out, and a call without a result gets one that says so: a model would refuse
-    anything else. `resuming` leaves the calls of the last answer open, for a loop of your own that
-    runs them after a crash.
-
-    >>> import palaver
-    >>> from langchain_core.messages import AIMessage, HumanMessage
-    >>> store = palaver.open(":memory:")
-    >>> chat = PalaverChatMessageHistory(store, "tea-talk")
-    >>> chat.add_messages([HumanMessage("Which tea?"), AIMessage("Darjeeling.")])
-    >>> [message.content for message in chat.messages]
-    ['Which tea?', 'Darjeeling.']
-    >>> [hit.message.text for hit in store.search("darjeeling")]
-    ['Darjeeling.']
-    """
-
-    def __init__(self, store: Store, conversation: str, *, resuming: bool = False) -> None:
-        """Open a conversation of a store, or create it."""
-        check_store(store)
-        check_name(conversation, "$.conversation", "argument")
-        self._resuming = resuming
-        with suppress(AlreadyExists):
-            store.create(id=conversation)
-        self._history = store.get(conversation)
-
-    @property
-    def history(self) -> StoredHistory:
-        """The conversation itself, to query, edit and roll back."""
-        return self._history.refresh()
-
-    @property
-    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - theirs says a property will do
-        """All messages as they are now, valid for a model."""
-        view = self.history.view
-        given = with_call_ids(view, METADATA_KEY)
-        found = [made for message in given for made in to_langchain(message)]
-        valid = _repair(found, resuming=self._resuming)
-        return valid if has_own_greeting(view, METADATA_KEY) else _begin_with_user(valid)
-
-    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Add messages at the end, all of them or none."""
-        session = self._history.id
-        self._history.extend([from_langchain(message, session=session) for message in messages])
-
-    def clear(self) -> None:
-        """Remove all messages from the view; the log still has them."""
-        self.history.clear(keep_system_message=False)
-
-    async def aget_messages(self) -> list[BaseMessage]:
-        """All messages, as they are now."""
-        return await anyio.to_thread.run_sync(lambda: self.messages)
-
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Add messages at the end, all of them or none."""
-        await anyio.to_thread.run_sync(self.add_messages, messages)
-
-    async def aclear(self) -> None:
-        """Remove all messages from the view."""
-        await anyio.to_thread.run_sync(self.clear)
-
-
-def _sender(message: BaseMessage) -> str:
-    return "assistant" if isinstance(message, AIMessage) else message.type
-
-
-def _begin_with_user(messages: list[BaseMessage]) -> list[BaseMessage]:
-    return begin_with_user(messages, role=_sender, made=HumanMessage)
-
-
-def repair_messages(
-    messages: Sequence[BaseMessage] | PromptValue, *, resuming: bool = False
-) -> list[BaseMessage]:
-    """Make messages valid for the model that is asked next: `prompt | repair_messages | model`.
-
-    Results without a call are left out, and calls without a result get one that says so; `resuming`
-    leaves the calls of the last answer open, for callers that will run them. Thoughts that stand
-    alone, as Claude writes them, go with the answer that they led to, and answers that say nothing
-    are left out, but for the last one: providers refuse an answer without content. An answer that
-    comes first, such as a greeting, follows a short text of the user.
-
-    >>> repair_messages([ToolMessage("4", tool_call_id="c1")])
-    []
-    >>> call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "c1"}])
-    >>> [message.type for message in repair_messages([HumanMessage("2 + 2?"), call])]
-    ['human', 'ai', 'tool']
-    >>> [message.type for message in repair_messages([AIMessage("Hello!")])]
-    ['human', 'ai']
-    """
-    given = messages.to_messages() if isinstance(messages, PromptValue) else messages
-    return _begin_with_user(_repair(given, resuming=resuming))
-
-
-def _repair(messages: Sequence[BaseMessage], *, resuming: bool) -> list[BaseMessage]:
-    """Repair all but how they begin."""
-    joined = _join_thoughts(messages)
-    if _is_sound(joined, resuming=resuming):
-        return joined
-    return pair_results(
-        joined,
-        calls=_call_ids,
-        answers=_answered_call,
-        missing=_interrupted_result,
-        keep_open=resuming,
-    )
-
-
-def _join_thoughts(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Put thoughts that stand alone before the answer that follows; leave them out if none does.
-
-    Answers that say nothing are left out too, but for the last one.
-    """
-    joined: list[BaseMessage] = []
-    thoughts: list[Any] = []
-    for index, message in enumerate(messages, 1):
-        if _is_thought(message):
-            thoughts += message.content
-            continue
-        if index < len(messages) and _says_nothing(message):
-            continue
-        if thoughts and isinstance(message, AIMessage):
-            said = message.content
-            blocks = said if isinstance(said, list) else [{"type": "text", "text": said}]
-            content = [*thoughts, *(blocks if said else ())]
-            message = message.model_copy(update={"content": content})  # noqa: PLW2901 - the same
-        thoughts = []
-        joined.append(message)
-    return joined
-
-
-def _is_thought(message: BaseMessage) -> bool:
-    """Tell whether an answer is nothing but thoughts."""
-    if not isinstance(message, AIMessage) or not is_list(message.content) or not message.content:
-        return False
-    kinds = {block.get("type") if is_object(block) else "text" for block in message.content}
-    return kinds <= _THOUGHTS and not _open_calls(message)
-
-
-def _says_nothing(message: BaseMessage) -> bool:
-    """Tell whether an answer has no content: it was interrupted, or edited, or the model's own."""
-    if not isinstance(message, AIMessage) or message.tool_calls or message.invalid_tool_calls:
-        return False
-    if any(message.additional_kwargs.values()):
-        return False
-    said = message.content
-    texts = [said] if isinstance(said, str) else [_only_text(block) for block in said]
-    return all(text is not None and not text.strip() for text in texts)
-
-
-def _only_text(block: object) -> str | None:
-    """Return the text of a block that is nothing else."""
-    if is_object(block) and block.get("type") == "text":
-        return str(block.get("text", ""))
-    return block if isinstance(block, str) else None
-
-
-def _is_sound(messages: Sequence[BaseMessage], *, resuming: bool) -> bool:
-    """Tell whether nothing has to be repaired."""
-    waiting: list[str] = []
-    for message in messages:
-        if not isinstance(message, ToolMessage):
-            if waiting:
-                return False
-            waiting = _call_ids(message)
-        elif message.tool_call_id not in waiting:
-            return False
-        else:
-            waiting.remove(message.tool_call_id)
-    return resuming or not waiting
-
-
-def _open_calls(message: BaseMessage) -> list[tuple[str, str | None]]:
-    """The calls of a message, ids and names, with invalid ones, which are sent to a model too."""
-    if not isinstance(message, AIMessage):
-        return []
-    calls = (*message.tool_calls, *message.invalid_tool_calls)
-    return [(call["id"], call["name"]) for call in calls if call["id"]]
-
-
-def _call_ids(message: BaseMessage) -> list[str]:
-    return [call for call, _ in _open_calls(message)]
-
-
-def _answered_call(message: BaseMessage) -> str | None:
-    return message.tool_call_id if isinstance(message, ToolMessage) else None
-
-
-def _interrupted_result(message: BaseMessage, call: str) -> BaseMessage:
-    name = dict(_open_calls(message))[call]
-    return ToolMessage(INTERRUPTED, tool_call_id=call, name=name, status="error")
