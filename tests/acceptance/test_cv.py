@@ -31,7 +31,7 @@ from palaver.conversation import (
 )
 from palaver.errors import CompactionRefused, LeaseLost, ModelError, ValidationError
 from palaver.messages import AssistantInfo, ToolCallPart, ToolCompleted, ToolPart, system, user
-from palaver.stores import records
+from palaver.stores import holders
 from palaver.testing.servers import Answer, Call, ProviderServer, Refusal, ReportedUsage
 from palaver.tokens import estimate
 from palaver.wire.reply import TextDelta
@@ -296,7 +296,7 @@ async def test_cv_06_after_a_crash_nothing_runs_again(
         async with anyio.create_task_group() as group:
             group.start_soon(work)
             await begun.wait()
-            late = records.monotonic_ms() + 61_000  # after this one's lease
+            late = holders.monotonic_ms() + 61_000  # after this one's lease
             monkeypatch.setattr("palaver.stores.sqlite.backend.monotonic_ms", lambda: late)
             with palaver.open(tmp_path / "chat.db") as later:  # another process
                 other = Conversation(later, conversation.id, tools=[hang, look])

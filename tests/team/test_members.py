@@ -14,11 +14,11 @@ import pytest
 
 from palaver.context import AssemblerOutput
 from palaver.errors import ArgumentTooLong, MemberFailed
+from palaver.stores.holders import process_mark
 from palaver.team import PROFILES, CommandMember
 from palaver.team.processes import (
     LONGEST_ARGUMENT,
     kill_orphan,
-    process_mark,
     run_command_member,
     run_program,
 )

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from palaver.errors import LeaseTaken, StoreError, UnknownConversation
 from palaver.messages.limits import describe_argument
-from palaver.stores.records import holder_name
+from palaver.stores.holders import holder_name
 from palaver.stores.store import before_close
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from anyio.lowlevel import current_token
 
 from palaver.errors import LeaseLost, LeaseTaken, PalaverError, StoreError, ValidationError
 from palaver.messages.limits import check_number, describe_argument
-from palaver.stores.records import describe_holder, holder_name
+from palaver.stores.holders import describe_holder, holder_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence

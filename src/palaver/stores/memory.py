@@ -27,6 +27,7 @@ from palaver.history.log import packed_count
 from palaver.messages import ROLES
 from palaver.stores.erase import Traces
 from palaver.stores.forks import FAR, Lineage
+from palaver.stores.holders import describe_holder, monotonic_ms
 from palaver.stores.process_fork import RestingCondition
 from palaver.stores.records import (
     AlreadyCommitted,
@@ -40,9 +41,7 @@ from palaver.stores.records import (
     StoredFrame,
     check_records,
     decode_body,
-    describe_holder,
     encode_body,
-    monotonic_ms,
     pruned_message,
 )
 from palaver.stores.text_index import TRUNCATED, collect_hits, is_truncated, parse_query

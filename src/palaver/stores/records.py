@@ -9,14 +9,8 @@ hash rows and check the hashes, check the arguments of a change, and read the cl
 from __future__ import annotations
 
 import json
-import os
-import platform
-import re
-import time
 from collections.abc import Iterable, Mapping
-from functools import cache
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -24,16 +18,14 @@ from msgspec import Meta, Struct
 
 from palaver.errors import (
     EncryptionError,
-    LeaseHolder,
     StoreDamaged,
     UnknownConversation,
     ValidationError,
 )
 from palaver.history.frame import MASK, SHIFTS
-from palaver.messages import ROLES, Message, dump, new_id
+from palaver.messages import ROLES, Message, dump
 from palaver.messages.codec import decode_message
 from palaver.messages.decode import decoder_for
-from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
     MAX_INT,
@@ -86,7 +78,6 @@ __all__ = [
     "StoredConversation",
     "StoredFrame",
     "Work",
-    "boot_id",
     "check_idempotency_key",
     "check_journal_rows",
     "check_known",
@@ -100,12 +91,9 @@ __all__ = [
     "check_words",
     "decode_body",
     "decode_record",
-    "describe_holder",
     "encode_body",
-    "holder_name",
     "is_sealed",
     "label_hash",
-    "monotonic_ms",
     "pack_counts",
     "placed_hash",
     "pruned_message",
@@ -646,49 +634,6 @@ class LastChange:
         """Give the lease back, unless it was with the change."""
         if self._lease is not None and not self._released:
             self._backend.release(self._lease)
-
-
-def monotonic_ms() -> int:
-    """Return the machine's monotonic clock in milliseconds; all its processes share it."""
-    return time.monotonic_ns() // 1_000_000
-
-
-@cache
-def boot_id() -> str:
-    """Return an id that stays the same until the machine restarts; empty if there is none.
-
-    Without one, a lease that outlived a restart is recognised because it begins in the future.
-    """
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except (OSError, ValueError):
-        return ""
-
-
-_LONGEST_HOST: Final = 100
-_HOLDER: Final = re.compile(r"(process \d+ on .+) ([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f-]{21}")
-
-
-def holder_name() -> str:
-    """Return a new name for who takes a lease: the process, the machine, and an id with the time.
-
-    >>> holder_name() == holder_name()
-    False
-    """
-    host = "".join(c if c.isprintable() else "_" for c in platform.node())[:_LONGEST_HOST]
-    return f"process {os.getpid()} on {host or 'this machine'} {new_id()}"
-
-
-def describe_holder(holder: str, left: int) -> LeaseHolder:
-    """Return what `LeaseTaken` says: who holds the lease, and for how many milliseconds more.
-
-    >>> describe_holder("anna", 3_000)[0], describe_holder(holder_name(), 3_000).since is None
-    ('anna', False)
-    """
-    left, since = max(left, 0), None
-    if made := _HOLDER.fullmatch(holder):  # the time is the beginning of the id
-        holder, since = made[1], int(made[2] + made[3], 16)
-    return LeaseHolder(holder, since, now_ms() + left, left)
 
 
 _HASH: Final = blake2b(digest_size=8)

@@ -54,10 +54,11 @@ from palaver.messages.redaction import redact
 from palaver.models import model as named_model
 from palaver.models.base import ModelRequest
 from palaver.stores import StoredHistory
+from palaver.stores.holders import process_mark
 from palaver.stores.lease import run_shielded
 from palaver.stores.store import check_store
 from palaver.team.config import PLAIN_FORMAT, Agent, CommandMember, Human, ModelMember, Team
-from palaver.team.processes import kill_orphan, process_mark, run_command_member
+from palaver.team.processes import kill_orphan, run_command_member
 from palaver.team.routing import Route, TurnRequest, describe_team, read_route
 from palaver.team.state import LEASE_SECONDS, HumanTurnReason, TeamStore
 from palaver.tools import Tool, Toolbox

@@ -16,7 +16,6 @@ import subprocess
 import tempfile
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -25,9 +24,11 @@ from msgspec import Struct
 from palaver.errors import ArgumentTooLong, MemberFailed
 from palaver.messages import assistant
 from palaver.messages.redaction import redact
+from palaver.stores.holders import process_mark
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from anyio.abc import ByteReceiveStream, Process
 
@@ -43,7 +44,6 @@ __all__ = [
     "ProcessResult",
     "kill_orphan",
     "plain_text",
-    "process_mark",
     "run_command_member",
     "run_program",
     "select_environment",
@@ -232,23 +232,6 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 # ── orphans ─────────────────────────────────────────────────────────────────────────────────────
-
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_START_TIME: Final = 19  # the index of the start time in /proc/…/stat, after the name
-
-
-def process_mark(pid: int) -> str | None:
-    """Identify a running program by boot, process id and start time; None if not on Linux.
-
-    A process id alone is used again after a while.
-    """
-    try:
-        boot = _BOOT.read_text("ascii").strip()
-        # the name may contain spaces and brackets; it ends at the last bracket
-        facts = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        return f"{boot}/{pid}/{facts[_START_TIME]}"
-    except (OSError, IndexError):
-        return None
 
 
 def kill_orphan(mark: str) -> bool:

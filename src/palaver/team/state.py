@@ -60,7 +60,7 @@ class TeamTurn(Struct, frozen=True, omit_defaults=True):
     """A turn of a member; its id is the key of the message that ends it.
 
     `process` identifies the program that takes the turn, to find it again after a crash (see
-    `palaver.team.processes.process_mark`). `sees` is the version that the member was shown, once
+    `palaver.stores.holders.process_mark`). `sees` is the version that the member was shown, once
     it has made tool calls in its turn.
     """
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import apsw
 import pytest
 
 import palaver
 from palaver.errors import LeaseTaken
 from palaver.messages.ids import now_ms
-from palaver.stores import records
+from palaver.stores import holders
 from palaver.stores.sqlite import SQLiteBackend, backend
 
 if TYPE_CHECKING:
@@ -56,4 +62,98 @@ def test_a_lease_that_an_earlier_palaver_took_meanwhile_is_over(path: Path) -> N
 
 
 def test_the_boot_id_is_the_same_for_all_processes_of_a_start() -> None:
-    assert records.boot_id() == records.boot_id.__wrapped__()
+    assert holders.boot_id() == holders.boot_id.__wrapped__()
+
+
+TAKE = """
+import os, sys, time
+import palaver
+from palaver.stores.holders import holder_name
+store = palaver.open(sys.argv[1])
+store.lease("talk", sys.argv[2] or holder_name(), seconds=3_600)
+print("taken", flush=True)
+time.sleep(60)
+"""
+
+
+def taken_by_another_process(path: Path, holder: str = "") -> subprocess.Popen[bytes]:
+    """A process that holds the lease of a conversation, and is to be killed."""
+    command = [sys.executable, "-c", TAKE, str(path), holder]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert b"taken\n" == process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("is_reaped", [True, False])
+def test_the_lease_of_a_process_that_was_killed_is_over(path: Path, is_reaped: bool) -> None:  # noqa: FBT001 - a case
+    with palaver.open(path) as store:
+        store.create(id="talk")
+        process = taken_by_another_process(path)
+        with pytest.raises(LeaseTaken, match=f"process {process.pid} on"):
+            store.lease("talk", "bert")
+        process.kill()
+        if is_reaped:
+            process.wait()
+        else:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        lease = store.lease("talk", "bert")
+        assert 1 < lease.token
+        assert lease.token == store.lease("talk", "bert").token
+        process.communicate()
+
+
+def test_a_lease_under_a_name_that_others_may_use_outlives_its_process(path: Path) -> None:
+    with palaver.open(path) as store:
+        store.create(id="talk")
+        process = taken_by_another_process(path, "anna")
+        process.kill()
+        process.communicate()
+        with pytest.raises(LeaseTaken, match="anna"):
+            store.lease("talk", "bert")
+        assert 1 == store.lease("talk", "anna").token
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["pid:[1] {boot}/{pid}/{start}", "{space} another/{pid}/{start}", "{space} {boot}/x/{start}",
+     "{space} {boot}", "{boot}/{pid}/{start}", "", "nonsense", None],
+)  # fmt: skip
+def test_a_process_that_is_not_known_here_may_still_run(path: Path, told: str | None) -> None:
+    """One of another container or another start of the machine, or what a damaged file says."""
+    made = holders.process_of(holders.holder_name())
+    if made is None:
+        pytest.skip("it is seen in /proc")
+    space, boot, _, start = (made.replace("/", " ")).split()
+    process = (
+        None if told is None else told.format(space=space, boot=boot, pid=2**22 + 1, start=start)
+    )
+    with palaver.open(path) as store:
+        store.create(id="talk")
+        store.lease("talk", "anna", seconds=60)
+        assert isinstance(store.backend, SQLiteBackend)
+        store.backend._writer.execute("UPDATE leases SET process = ?", (process,))
+        with pytest.raises(LeaseTaken, match="anna"):
+            store.lease("talk", "bert")
+    assert holders.has_ended(f"{space} {boot}/{2**22 + 1}/{start}")
+    assert not holders.has_ended(made)
+
+
+def test_who_waited_for_another_writer_sees_that_ones_lease(path: Path) -> None:
+    """The clock is read once nobody else can write, or a lease that begins later seems to be old."""
+    with palaver.open(path) as store, ThreadPoolExecutor() as pool:
+        store.create(id="talk")
+        other = apsw.Connection(str(path))
+        other.execute("BEGIN IMMEDIATE")
+        asked = pool.submit(store.lease, "talk", "bert")
+        time.sleep(0.05)
+        begins = holders.monotonic_ms()
+        other.execute(
+            "INSERT INTO leases (cid, holder, token, expires, lasts, boot) "
+            "SELECT cid, 'anna', 1, ?, 60000, ? FROM conversations",
+            (begins + 60_000, holders.boot_id()),
+        )
+        other.execute("COMMIT")
+        other.close()
+        with pytest.raises(LeaseTaken, match="anna"):
+            asked.result()

@@ -54,7 +54,7 @@ from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, UnknownConversa
 from palaver.messages.ids import new_id, uuid_for
 from palaver.messages.limits import EMPTY
 from palaver.messages.parts import ToolCallPart
-from palaver.stores.records import holder_name
+from palaver.stores.holders import holder_name
 from palaver.stores.store import check_store
 from palaver.wire.format import Alphabet
 from palaver.wire.repair import CALL_IDS, begin_with_user

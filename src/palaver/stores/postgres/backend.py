@@ -32,6 +32,7 @@ from palaver.stores.backend import (
     refuse_unknown,
 )
 from palaver.stores.forks import FAR
+from palaver.stores.holders import describe_holder
 from palaver.stores.postgres.changes import (
     Adoption,
     Outcome,
@@ -97,7 +98,6 @@ from palaver.stores.records import (
     check_message_rows,
     check_records,
     check_rows,
-    describe_holder,
     pack_counts,
     pruned_message,
 )

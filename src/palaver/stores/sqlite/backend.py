@@ -46,6 +46,7 @@ from palaver.stores.backend import (
     refuse_unknown,
 )
 from palaver.stores.forks import FAR, Lineages, pages
+from palaver.stores.holders import boot_id, describe_holder, has_ended, monotonic_ms, process_of
 from palaver.stores.process_fork import restart_in_child
 from palaver.stores.records import (
     ROLE_NUMBERS,
@@ -58,16 +59,13 @@ from palaver.stores.records import (
     Lease,
     Listing,
     StoredFrame,
-    boot_id,
     check_journal_rows,
     check_known,
     check_label,
     check_message_rows,
     check_records,
     check_rows,
-    describe_holder,
     label_hash,
-    monotonic_ms,
     pack_counts,
     pruned_message,
     row_hash,
@@ -343,8 +341,7 @@ class SQLiteBackend:
         self._writer.execute(QUERIES["insert_journal"], row)
 
     def _check_token(self, cid: int, token: int) -> None:
-        row = self._writer.execute(QUERIES["lease"], (cid,)).fetchone()
-        if row is None or row[1] != token:
+        if self._writer.execute(QUERIES["token"], (cid,)).get != token:
             refuse_lease()
 
     def describe(
@@ -692,16 +689,21 @@ class SQLiteBackend:
         lasts = round(seconds * 1000)
 
         def work() -> Lease:
-            now, boot = monotonic_ms(), boot_id()
-            taken = QUERIES["take_lease"], (conversation, holder, now, lasts, boot)
-            token = self._writer.execute(*taken).get
+            now = monotonic_ms()
+            values = conversation, holder, now, lasts, boot_id(), process_of(holder)
+            token = self._writer.execute(QUERIES["take_lease"], values).get
             if token is None:
-                cid = self._cid(conversation, self._writer, cached=False)
-                other, _, expires, *_ = self._read_writing("lease", cid)[0]
-                raise LeaseTaken(describe_holder(other, expires - now))
+                held = self._read_writing("lease_of", conversation)
+                if not held:
+                    refuse_unknown(conversation)
+                cid, other, taken, expires, process = held[0]
+                if not has_ended(process):
+                    raise LeaseTaken(describe_holder(other, expires - now))
+                self._writer.execute(QUERIES["end_lease"], (cid, taken))
+                return work()
             return Lease(conversation, holder, token, now + lasts, seconds)
 
-        return self._write(work, atomic=True)
+        return self._write(work)  # in a transaction: the clock is read while nobody else writes
 
     def release(self, lease: Lease) -> None:
         """Give a lease back."""

@@ -306,21 +306,25 @@ FROM conversations WHERE cid = ?;
 -- name: label
 UPDATE conversations SET erased = ?, title = ?, tags = ?, owner = ?, hash = ? WHERE cid = ?;
 
--- name: lease
-SELECT holder, token, expires, lasts, boot FROM leases WHERE cid = ?;
+-- name: token
+SELECT token FROM leases WHERE cid = ?;
 
 -- Take a lease, or renew one's own; nothing comes back where another holder has it. One of before a
 -- restart of the machine is over: its clock began anew.
 -- name: take_lease
-INSERT INTO leases AS l (cid, holder, token, expires, lasts, boot)
-SELECT cid, ?2, 1, ?3 + ?4, ?4, ?5 FROM conversations WHERE id = ?1
+INSERT INTO leases AS l (cid, holder, token, expires, lasts, boot, process)
+SELECT cid, ?2, 1, ?3 + ?4, ?4, ?5, ?6 FROM conversations WHERE id = ?1
 ON CONFLICT (cid) DO UPDATE
-SET holder = ?2, expires = ?3 + ?4, lasts = ?4, boot = ?5,
+SET holder = ?2, expires = ?3 + ?4, lasts = ?4, boot = ?5, process = ?6,
     token = token + (l.holder <> ?2 OR l.boot IS NOT ?5
                      OR coalesce(?3 NOT BETWEEN l.expires - l.lasts AND l.expires - 1, TRUE))
 WHERE l.holder = ?2 OR l.boot IS NOT ?5
    OR coalesce(?3 NOT BETWEEN l.expires - l.lasts AND l.expires - 1, TRUE)
 RETURNING token;
+
+-- name: lease_of
+SELECT cid, holder, token, expires, process FROM leases
+WHERE cid = (SELECT cid FROM conversations WHERE id = ?);
 
 -- name: end_lease
 UPDATE leases SET expires = 0 WHERE cid = ? AND token = ?;

@@ -5,3 +5,7 @@
 ALTER TABLE messages RENAME COLUMN behind TO to_latest;
 DROP INDEX messages_time;
 CREATE INDEX messages_time ON messages (cid, time) WHERE coalesce(to_latest, 1) > 0;
+
+-- Which process took a lease, where that process alone can go on with it: once it has ended, so has
+-- the lease.
+ALTER TABLE leases ADD COLUMN process TEXT;
