@@ -24,6 +24,7 @@ from palaver.server import demo
 from palaver.server.errors import RequestRefused
 from palaver.server.markdown import make_renderer
 from palaver.server.requests import Shape
+from palaver.server.security import check_segment
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
 from palaver.stores.transfer import Form, import_conversation
@@ -223,6 +224,8 @@ async def import_(
     are there already. They belong to the `owner`, or to whom the file says. A conversation without
     a title in which no user wrote is called after the `file`.
     """
+    if name is not None:
+        check_segment(name, "$.id")
     data = await request.body()
     found = await to_thread.run_sync(_import, service.store, data, form, name, missing, owner)
     return await to_thread.run_sync(_name_after, service.store, found, file)
