@@ -150,6 +150,34 @@ def test_ctrl_c_is_quiet() -> None:
     assert (runtime.INTERRUPTED, b"") == (process.returncode, err)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f469\U0001f3fd\u200d\U0001f4bb \U0001f469\u200d\U0001f467",  # pictures
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian: I want
+        "\u0dc1\u0dca\u200d\u0dbb\u0dd3",  # Sinhala: Sri
+        "Quoi\u202f? 20\u00a0\u20ac",  # French
+        "\u3000\u4f60\u597d",  # a Chinese paragraph begins
+    ],
+)
+def test_what_belongs_to_a_text_is_printed_as_it_is(text: str) -> None:
+    assert text == runtime.printable(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[31mb", "a\\x1b[31mb"),
+        ("a\u202eb\u2066", "a\\u202eb\\u2066"),
+        ("a\u200db \u0645\u200c \u200d\u0645", "a\\u200db \u0645\\u200c \\u200d\u0645"),
+        ("\u0645\u200c\u200c\u0645", "\u0645\\u200c\\u200c\u0645"),
+        ("a\nb\u2028c\u200b", "a\\nb\\u2028c\\u200b"),
+    ],
+)
+def test_what_would_control_a_terminal_or_be_hidden_is_escaped(text: str, shown: str) -> None:
+    assert shown == runtime.printable(text)
+
+
 def on_a_terminal(**variables: str) -> bytes:
     """Run the command with a terminal as its standard output; answer what it showed."""
     ours, theirs = pty.openpty()

@@ -54,8 +54,8 @@ _OPEN_BODY = 16 * 1024  # bytes, for a request that needs no token
 _API = "/api/"
 _FILE_METHODS = frozenset(("GET", "HEAD"))
 _ASKED_AS = {"HEAD": "GET", "OPTIONS": "TRACE"}
-"""The method that litestar is asked instead: it has no HEAD, and lists all methods of a path only in
-its refusal of a method that no path has."""
+"""What litestar is asked instead: it has no HEAD, and lists all methods of a path only where it
+refuses a method that no path has."""
 _READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
