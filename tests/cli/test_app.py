@@ -133,6 +133,26 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert runtime.PIPE_CLOSED == process.wait(60)
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_one_to_nowhere(tmp_path: Path, closed: str) -> None:
+    """A daemon or a cron job may start a command so."""
+    store = str(tmp_path / "s.db")
+    run = f'"$0" -c "$1" append --new hi --store "$2" {closed}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", run, sys.executable, START, store], capture_output=True, check=False
+    )
+    assert (0, b"") == (done.returncode, done.stderr)
+    with open_store(store) as opened:
+        assert ["hi"] == [message.text for head in opened.each() for message in opened.get(head.id)]
+
+
+def test_closed_standard_input_is_empty() -> None:
+    run = f'"$0" -c "{START}" validate - <&-'
+    done = subprocess.run(["/bin/sh", "-c", run, sys.executable], capture_output=True, check=False)
+    assert (1, b"") == (done.returncode, done.stderr)
+    assert done.stdout.startswith(b"standard input:1: $: is empty")
+
+
 def test_ctrl_c_is_quiet() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", START, "validate", "-"],

@@ -146,6 +146,42 @@ def test_other_joiners_are_shown(open_page: OpenPage, server: PageServer, text: 
     expect(page.locator("pv-message .unseen")).to_have_count(count)
 
 
+def test_a_text_from_right_to_left_begins_at_the_right(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    name = f"hebrew-{next(_numbers)}"
+    texts = ["\u05e9\u05dc\u05d5\u05dd!", "Hello!"]
+    server.store.create(
+        [said(role, text) for text in texts for role in ("user", "assistant")], id=name
+    )
+    page = open_page(f"#/c/{name}")
+    expect(page.locator("pv-message")).to_have_count(4)
+    begins = page.evaluate(FIRST_LETTERS)
+    assert ["right", "right", "left", "left"] == begins
+
+
+FIRST_LETTERS = """() => [...document.querySelectorAll("pv-message")].map((message) => {
+  const text = message.querySelector(".text, .markdown p");
+  const range = document.createRange();
+  range.setStart(text.firstChild, 0);
+  range.setEnd(text.firstChild, 1);
+  const [letter, box] = [range.getBoundingClientRect(), text.getBoundingClientRect()];
+  return letter.left - box.left > box.right - letter.right ? "right" : "left";
+})"""
+"""At which side of its paragraph the first letter of each message is."""
+
+
+def test_the_size_of_a_request_takes_two_lines_on_a_phone(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    name = f"large-{next(_numbers)}"
+    server.store.create([said("user", "word " * 1_500)], id=name)
+    page = open_page(f"#/c/{name}", size=(375, 667))
+    shown = page.locator("pv-composer .next .short")
+    expect(shown).to_contain_text("/")
+    assert 2 >= shown.evaluate("(element) => element.getClientRects().length")
+
+
 TURNING = r"""() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const found = [];

@@ -86,6 +86,7 @@ class CommandGroup(click.Group):
 
 def run(app: click.Command, arguments: Sequence[str]) -> int:
     """Run a command, and return its exit status."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -102,6 +103,17 @@ def run(app: click.Command, arguments: Sequence[str]) -> int:
         click.echo(f"palaver: {printable(str(error))}", err=True)
         return REFUSED
     return status
+
+
+def _open_closed_streams() -> None:
+    """Let a standard stream that was closed before the start lead to nowhere.
+
+    A file that is opened later would otherwise get its number, and what is printed.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - until the end
+            setattr(sys, name, nowhere)
 
 
 def _invoke(app: click.Command, arguments: list[str]) -> int:

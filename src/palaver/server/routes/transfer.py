@@ -31,7 +31,7 @@ from palaver.stores.transfer import Form, import_conversation
 from palaver.transcripts.discover import MAX_FOUND, PROGRAMS, discover, title_of
 from palaver.transcripts.follow import bring_in, is_brought_in
 from palaver.transcripts.importer import TranscriptImport
-from palaver.transcripts.readers import NAMES, SNAPSHOTS, format_of, read_file
+from palaver.transcripts.readers import NAMES, SNAPSHOTS, format_of, read_file, why_unknown
 from palaver.wire import Note
 from palaver.wire.convert import convert as convert_document
 from palaver.wire.convert import export_as
@@ -279,7 +279,7 @@ def _detect_format(data: bytes, form: str | None, path: str) -> str:
         raise ValidationError(f"must be one of {', '.join(NAMES)}", path=path, rule="format")
     origin = format_of(data, None if form in SNAPSHOTS else form)
     if origin is None:
-        raise ValidationError("is in no format that palaver knows", rule="transcript.format")
+        raise ValidationError(why_unknown(data)[0], rule="transcript.format")
     if form == "opencode-folder":
         raise ValidationError("is a folder, which is no file", path=path, rule="format")
     return origin
