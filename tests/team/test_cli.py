@@ -66,7 +66,7 @@ def test_check_says_which_program_is_not_there(tmp_path: Path) -> None:
     [("hello", True), ("[NEXT: a] hello", False), ("[NEXT: v] hello", False)],
 )
 def test_a_line_that_calls_nobody_is_followed_by_a_hint(
-    tmp_path: Path, line: str, hinted: bool
+    tmp_path: Path, *, line: str, hinted: bool
 ) -> None:
     """Without a default the person would wait for an answer that nobody was asked for."""
     file = tmp_path / "team.yaml"
