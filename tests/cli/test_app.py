@@ -133,6 +133,26 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert runtime.PIPE_CLOSED == process.wait(60)
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_one_to_nowhere(tmp_path: Path, closed: str) -> None:
+    """A daemon or a cron job may start a command so."""
+    store = str(tmp_path / "s.db")
+    run = f'"$0" -c "$1" append --new hi --store "$2" {closed}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", run, sys.executable, START, store], capture_output=True, check=False
+    )
+    assert (0, b"") == (done.returncode, done.stderr)
+    with open_store(store) as opened:
+        assert ["hi"] == [message.text for head in opened.each() for message in opened.get(head.id)]
+
+
+def test_closed_standard_input_is_empty() -> None:
+    run = f'"$0" -c "{START}" validate - <&-'
+    done = subprocess.run(["/bin/sh", "-c", run, sys.executable], capture_output=True, check=False)
+    assert (1, b"") == (done.returncode, done.stderr)
+    assert done.stdout.startswith(b"standard input:1: $: is empty")
+
+
 def test_ctrl_c_is_quiet() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", START, "validate", "-"],
@@ -148,6 +168,34 @@ def test_ctrl_c_is_quiet() -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (runtime.INTERRUPTED, b"") == (process.returncode, err)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f469\U0001f3fd\u200d\U0001f4bb \U0001f469\u200d\U0001f467",  # pictures
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian: I want
+        "\u0dc1\u0dca\u200d\u0dbb\u0dd3",  # Sinhala: Sri
+        "Quoi\u202f? 20\u00a0\u20ac",  # French
+        "\u3000\u4f60\u597d",  # a Chinese paragraph begins
+    ],
+)
+def test_what_belongs_to_a_text_is_printed_as_it_is(text: str) -> None:
+    assert text == runtime.printable(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[31mb", "a\\x1b[31mb"),
+        ("a\u202eb\u2066", "a\\u202eb\\u2066"),
+        ("a\u200db \u0645\u200c \u200d\u0645", "a\\u200db \u0645\\u200c \\u200d\u0645"),
+        ("\u0645\u200c\u200c\u0645", "\u0645\\u200c\\u200c\u0645"),
+        ("a\nb\u2028c\u200b", "a\\nb\\u2028c\\u200b"),
+    ],
+)
+def test_what_would_control_a_terminal_or_be_hidden_is_escaped(text: str, shown: str) -> None:
+    assert shown == runtime.printable(text)
 
 
 def on_a_terminal(**variables: str) -> bytes:

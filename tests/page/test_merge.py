@@ -68,6 +68,26 @@ def test_a_fork_goes_back_to_where_it_came_from(
     expect(page.locator("pv-thread")).not_to_contain_text("In the fork: hot chocolate.")
 
 
+def test_the_palette_forks_and_merges_back(
+    open_page: OpenPage, server: PageServer, name: str
+) -> None:
+    page = open_page(f"#/c/{name}")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("fork")
+    page.keyboard.press("Enter")
+    expect(page.locator(".toast")).to_contain_text("This is the fork.")
+    fork = page.evaluate("location.hash.split('/')[2]")
+    assert name == server.store.head(fork).parent
+    server.store.get(fork).append(user("In the fork: hot chocolate."))
+    expect(page.locator("pv-thread")).to_contain_text("In the fork: hot chocolate.")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("merge")
+    page.keyboard.press("Enter")
+    merging(page)
+    page.wait_for_url(f"**/#/c/{name}")
+    assert "In the fork: hot chocolate." in texts(server, name)
+
+
 def test_where_both_changed_the_same_nothing_is_merged(
     open_page: OpenPage, server: PageServer, name: str, expected: list[str]
 ) -> None:

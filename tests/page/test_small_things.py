@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page, Route
 
+    from palaver.stores import Store
     from tests.page.conftest import OpenPage
     from tests.page.server import PageServer
 
@@ -112,6 +113,116 @@ def test_characters_that_can_not_be_seen_are_shown(open_page: OpenPage, server: 
     shown = page.locator("pv-message .unseen")
     expect(shown).to_have_text(["U+202E", "U+2066", "U+200B", "U+E0041", "U+200F"])
     expect(page.locator("pv-message .text").first).to_contain_text("\U0001f469\u200d\U0001f680 ok")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f469\U0001f3fd\u200d\U0001f4bb",  # a woman with a laptop, of a darker skin
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian: I want
+        "\u0dc1\u0dca\u200d\u0dbb\u0dd3",  # Sinhala: Sri
+        "\u0915\u094d\u200d\u0937",  # Hindi, with a half letter
+    ],
+)
+def test_joiners_that_belong_to_a_word_or_a_picture_are_left_alone(
+    open_page: OpenPage, server: PageServer, text: str
+) -> None:
+    name = f"joined-{next(_numbers)}"
+    server.store.create([said("user", text)], id=name)
+    page = open_page(f"#/c/{name}")
+    expect(page.locator("pv-message .text")).to_have_text(text)
+    expect(page.locator("pv-message .unseen")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    "text", ["a\u200db", "a\u200cb", "\u0645\u200c\u200c\u062e", "\u0645\u200c b", "\u200d"]
+)
+def test_other_joiners_are_shown(open_page: OpenPage, server: PageServer, text: str) -> None:
+    """They could carry words that nobody sees."""
+    name = f"joined-{next(_numbers)}"
+    server.store.create([said("user", text)], id=name)
+    page = open_page(f"#/c/{name}")
+    count = sum(text.count(each) for each in "\u200c\u200d")
+    expect(page.locator("pv-message .unseen")).to_have_count(count)
+
+
+def test_a_text_from_right_to_left_begins_at_the_right(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    name = f"hebrew-{next(_numbers)}"
+    texts = ["\u05e9\u05dc\u05d5\u05dd!", "Hello!"]
+    server.store.create(
+        [said(role, text) for text in texts for role in ("user", "assistant")], id=name
+    )
+    page = open_page(f"#/c/{name}")
+    expect(page.locator("pv-message")).to_have_count(4)
+    begins = page.evaluate(FIRST_LETTERS)
+    assert ["right", "right", "left", "left"] == begins
+
+
+FIRST_LETTERS = """() => [...document.querySelectorAll("pv-message")].map((message) => {
+  const text = message.querySelector(".text, .markdown p");
+  const range = document.createRange();
+  range.setStart(text.firstChild, 0);
+  range.setEnd(text.firstChild, 1);
+  const [letter, box] = [range.getBoundingClientRect(), text.getBoundingClientRect()];
+  return letter.left - box.left > box.right - letter.right ? "right" : "left";
+})"""
+"""At which side of its paragraph the first letter of each message is."""
+
+
+def test_the_size_of_a_request_takes_two_lines_on_a_phone(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    name = f"large-{next(_numbers)}"
+    server.store.create([said("user", "word " * 1_500)], id=name)
+    page = open_page(f"#/c/{name}", size=(375, 667))
+    shown = page.locator("pv-composer .next .short")
+    expect(shown).to_contain_text("/")
+    assert 2 >= shown.evaluate("(element) => element.getClientRects().length")
+
+
+TURNING = r"""() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode())
+    if (/[\u202a-\u202e\u2066-\u2069]/u.test(walker.currentNode.data))
+      found.push(walker.currentNode.parentElement.outerHTML);
+  return found.filter((one) => !one.startsWith("<textarea") && !one.startsWith("<option"));
+}"""
+
+
+def turned(store: Store, name: str) -> None:
+    """A conversation whose title and texts turn what follows them around."""
+    odd = "pay\u202e tsol \u2066"
+    history = store.create([palaver.user(odd), palaver.assistant(odd)], id=name, title=odd)
+    history.append(palaver.user(odd))
+    history.append(palaver.assistant(odd))
+    history.replace(3, palaver.assistant(f"{odd} again"))
+
+
+@pytest.mark.parametrize(
+    ("place", "keys", "seen"),
+    [
+        ("/history", "", ".h-what .unseen"),
+        ("/history", "", ".v-words .unseen"),
+        ("/diff/2..3", "", ".d-text .unseen"),
+        ("/diff/0..2", "", ".d-text .unseen"),
+        ("/run", "", ".run-name .unseen"),
+        ("", "kd", "dialog .v-words .unseen"),
+        ("", "km", "dialog .e-quote .unseen"),
+    ],
+)
+def test_no_text_turns_what_stands_around_it(
+    open_page: OpenPage, server: PageServer, place: str, keys: str, seen: str
+) -> None:
+    name = f"turned-{next(_numbers)}"
+    turned(server.store, name)
+    page = open_page(f"#/c/{name}{place}")
+    for key in keys:
+        page.keyboard.press(key)
+    expect(page.locator(seen).first).to_be_visible()
+    assert [] == page.evaluate(TURNING)
 
 
 def without_key(route: Route) -> None:

@@ -99,6 +99,23 @@ def test_whoever_comes_back_misses_nothing(kept: int, monkeypatch: pytest.Monkey
     run(work())
 
 
+def test_an_id_beyond_the_newest_goes_on_from_the_newest() -> None:
+    """The client heard of a store that has been replaced since, such as by a backup."""
+
+    async def work() -> None:
+        store = palaver.open(":memory:")
+        history = store.create([palaver.user("one")], id="x")
+        async with following(store) as live:
+            hearing = asyncio.create_task(told(live, 1, after=(10**12, 3)))
+            await asyncio.sleep(0.1)
+            history.append(palaver.user("two"))
+            ((place, name, _),) = await hearing
+            assert "message.added" == name
+            assert (10**12, 3) > read_event_id(str(place))
+
+    run(work())
+
+
 @pytest.mark.parametrize("after", [(0, 0), (1, 1)])
 def test_a_client_ahead_of_the_memory_is_told_nothing_twice(
     after: EventPosition, monkeypatch: pytest.MonkeyPatch

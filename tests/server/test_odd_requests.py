@@ -71,6 +71,42 @@ def test_what_is_no_http_is_refused(port: int, sent: bytes) -> None:
     assert status(port, sent) in {400, 414, 421}
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api/conversations/x", {"GET", "PATCH", "DELETE", "HEAD", "OPTIONS"}),
+        ("/api/conversations/x/undo", {"POST", "OPTIONS"}),
+        ("/api/info", {"GET", "HEAD", "OPTIONS"}),
+    ],
+)
+def test_a_client_is_told_every_method_of_a_path(port: int, path: str, expected: set[str]) -> None:
+    for method, status in (("OPTIONS", 204), ("PUT", 405)):
+        with dial(port, head(port, f"{method} {path}", AUTHORIZATION)) as line:
+            found, headers, _ = answer(line)
+        assert status == found
+        assert expected == set(headers["allow"].split(", "))
+
+
+@pytest.mark.parametrize("path", ["/api/health", "/api/conversations/x", "/api/nothing"])
+def test_head_is_get_without_the_body(port: int, path: str) -> None:
+    asked = [head(port, f"{method} {path}", AUTHORIZATION) for method in ("GET", "HEAD")]
+    with dial(port, asked[0]) as line:
+        status, _, body = answer(line)
+    with dial(port, asked[1].replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")) as line:
+        sent = rest_of(line)
+    first, *lines = sent.decode().split("\r\n")
+    assert f"HTTP/1.1 {status} " in f"{first} "
+    assert body
+    assert f"content-length: {len(body)}" in [each.lower() for each in lines]
+    assert sent.endswith(b"\r\n\r\n")
+
+
+def test_head_of_health_needs_no_token(port: int) -> None:
+    """Load balancers ask so."""
+    with dial(port, head(port, "HEAD /api/health", "Connection: close")) as line:
+        assert rest_of(line).startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_long_path_is_refused(port: int) -> None:
     assert 414 == status(port, head(port, f"GET /api/{'x' * 10_000}", AUTHORIZATION))
 

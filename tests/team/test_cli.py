@@ -61,6 +61,27 @@ def test_check_says_which_program_is_not_there(tmp_path: Path) -> None:
     assert (0, "u  human\na  command  ./no  (not found here)\n") == team("check", file)
 
 
+@pytest.mark.parametrize(
+    ("line", "hinted"),
+    [("hello", True), ("[NEXT: a] hello", False), ("[NEXT: v] hello", False)],
+)
+def test_a_line_that_calls_nobody_is_followed_by_a_hint(
+    tmp_path: Path, *, line: str, hinted: bool
+) -> None:
+    """Without a default the person would wait for an answer that nobody was asked for."""
+    file = tmp_path / "team.yaml"
+    file.write_text(
+        "members:\n- {kind: human, id: u}\n- {kind: human, id: v}\n"
+        "- {kind: command, id: a, argv: [echo, hi]}\n",
+        "utf-8",
+    )
+    status, said = team("run", file, "--store", tmp_path / "s.db", given=f"{line}\n")
+    assert 0 == status
+    hint = 'nobody was called: write "[NEXT: a]", or set `default` in the file'
+    assert hinted == (hint in said)
+    assert ("a: hi" in said) == (line == "[NEXT: a] hello")
+
+
 def test_check_says_what_is_wrong_in_which_line(tmp_path: Path) -> None:
     file = tmp_path / "team.yaml"
     file.write_text("members:\n- {kind: human, id: u}\n- {kind: human, idd: v}\n", "utf-8")

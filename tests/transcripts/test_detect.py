@@ -225,3 +225,23 @@ def test_a_look_at_long_lines_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert detect(b"\n".join([row, row, b'{"record_type": "state"}'])) is None
     monkeypatch.setattr(sources, "MAX_LINE", 30)
     assert "codex" == detect(b"\n".join([row, b'{"record_type": "state"}', b"{}"]))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (b'{"role": "user"', "$.role: is not JSON: Input data was truncated"),
+        (b'[{"role": "user", "content": "x"},', "is not JSON"),
+        (b'{"role": "user", "con\n{"role', "is not JSON"),
+        (b'{"a": 1}', "is in no format that palaver knows"),
+        (b'{"a": 1}\n{"a', "is in no format that palaver knows"),
+        (b"Dear diary", "is in no format that palaver knows"),
+    ],
+)
+def test_it_is_said_why_no_format_is_known(source: bytes, words: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        read_transcript(source)
+    assert words in str(refused.value)
+    assert ("name it" in str(refused.value)) == ("no format" in words)

@@ -14,11 +14,13 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from unicodedata import category
 
 import click
 
@@ -54,6 +56,13 @@ PIPE_CLOSED: Final = 141
 """The status that a shell gives a program whose pipe was closed."""
 
 _SILENCE: Final = logging.NullHandler()
+_LETTER: Final = "[\u0620-\u0dff\u1000-\u109f\u1780-\u18af]"
+"""A letter or sign of a script whose words have joiners: Arabic to Sinhala, Myanmar, Khmer."""
+_PICTURE: Final = "[\u203c-\u3299\ufe0f\U0001f000-\U0001faff]"
+_UNPRINTABLE: Final = re.compile(
+    rf"(?!(?<={_PICTURE})\u200d{_PICTURE}|(?<={_LETTER})[\u200c\u200d]{_LETTER})[^ -~]"
+)
+"""A character that may have to be escaped: not ASCII's own, and no joiner where it belongs."""
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
@@ -77,6 +86,7 @@ class CommandGroup(click.Group):
 
 def run(app: click.Command, arguments: Sequence[str]) -> int:
     """Run a command, and return its exit status."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -93,6 +103,17 @@ def run(app: click.Command, arguments: Sequence[str]) -> int:
         click.echo(f"palaver: {printable(str(error))}", err=True)
         return REFUSED
     return status
+
+
+def _open_closed_streams() -> None:
+    """Let a standard stream that was closed before the start lead to nowhere.
+
+    A file that is opened later would otherwise get its number, and what is printed.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - until the end
+            setattr(sys, name, nowhere)
 
 
 def _invoke(app: click.Command, arguments: list[str]) -> int:
@@ -151,16 +172,23 @@ def display_name(file: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Escape everything in a text that would control a terminal.
+    r"""Escape everything in a text that would control a terminal or stay hidden in one.
+
+    Spaces of every script, and joiners inside a word or a picture, are left as they are.
 
     >>> printable("a\x1b[31mb")
     'a\\x1b[31mb'
     """
     if text.isprintable():
         return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    if char.isprintable() or category(char) == "Zs":
+        return char
+    return char.encode("unicode_escape").decode()
 
 
 def print_line(text: str) -> None:

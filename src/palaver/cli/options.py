@@ -24,7 +24,7 @@ from palaver.messages.codec import MAX_DOCUMENT, load_json
 from palaver.messages.decode import DUPLICATE_NAME
 from palaver.stores import Key, open_store
 from palaver.stores.open import check_address, database_path
-from palaver.transcripts.readers import NAMES, format_of
+from palaver.transcripts.readers import NAMES, format_of, why_unknown
 from palaver.wire import Note, ParsedConversation
 
 if TYPE_CHECKING:
@@ -144,7 +144,10 @@ def use_store(
     file = store_file(where)
     if file is not None and not file.exists():
         if not create:
-            msg = f"there is no store at {click.format_filename(where)}"
+            msg = (
+                f"there is no store at {click.format_filename(where)}; "
+                "`palaver append --new` and `palaver import` make one"
+            )
             raise Refused(msg)
         if address is None:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -330,10 +333,10 @@ def detect_format(path: Path, named: str | None, file: str) -> str:
     """The format of a file; an unknown one is refused."""
     found = format_of(path, named)
     if found is None:
-        msg = (
-            f"{display_name(file)} is in no format that palaver knows; "
-            f"if you know it, name it with --from: {', '.join(NAMES)}"
-        )
+        why, may_be_named = why_unknown(path)
+        words = "" if why.startswith("is ") else ":"
+        hint = f"; if you know it, name it with --from: {', '.join(NAMES)}" if may_be_named else ""
+        msg = f"{display_name(file)}{words} {why}{hint}"
         raise Refused(msg)
     return found
 

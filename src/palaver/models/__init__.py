@@ -26,6 +26,7 @@ __all__ = [
     "ModelRequest",
     "RetryPolicy",
     "as_model",
+    "check_model_name",
     "model",
     "register",
 ]
@@ -81,15 +82,27 @@ def model(name: str, **options: Any) -> ClosingModel:  # noqa: ANN401 - the mode
         ...
     palaver.errors.ValidationError: $: 'gpt-5' names no model; expected PROVIDER:MODEL, ... [model]
     """
+    check_model_name(name)
+    scheme, _, rest = name.partition(":")
+    factory = _registered.get(scheme) or _load(_PROVIDERS[scheme])
+    return cast("ClosingModel", factory(rest, **options))
+
+
+def check_model_name(name: str) -> None:
+    """Refuse what names no model of a known provider; nothing is loaded, and no key is needed.
+
+    >>> check_model_name("openai:gpt-5")
+    >>> check_model_name("gpt-5")
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $: 'gpt-5' names no model; expected PROVIDER:MODEL, ... [model]
+    """
     check_argument(name, str, "$", "a name such as openai:gpt-5")
-    scheme, colon, rest = name.partition(":")
+    scheme, _, rest = name.partition(":")
     known = sorted({*_PROVIDERS, *_registered})
-    if not colon or not rest or scheme not in known:
+    if not rest or scheme not in known:
         detail = f"{name!r} names no model; expected PROVIDER:MODEL, as in openai:gpt-5; "
         detail += f"providers are {', '.join(known)}"
         raise ValidationError(detail, path="$", rule="model")
-    factory = _registered.get(scheme) or _load(_PROVIDERS[scheme])
-    return cast("ClosingModel", factory(rest, **options))
 
 
 def as_model(value: AnyModel) -> Model:

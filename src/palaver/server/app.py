@@ -12,6 +12,7 @@ import threading
 import time
 from bisect import bisect_left
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
@@ -50,7 +51,11 @@ _HEALTH = "/api/health"  # answered under any load
 _OPENAI = "/v1/"  # where errors have OpenAI's form
 _EVENTS = "/api/events"  # long streams, with a limit of their own in `live`
 _OPEN_BODY = 16 * 1024  # bytes, for a request that needs no token
+_API = "/api/"
 _FILE_METHODS = frozenset(("GET", "HEAD"))
+_ASKED_AS = {"HEAD": "GET", "OPTIONS": "TRACE"}
+"""What litestar is asked instead: it has no HEAD, and lists all methods of a path only where it
+refuses a method that no path has."""
 _READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
@@ -200,8 +205,9 @@ class App(Litestar):
             await response.refuse(busy)
             return
         self._processing += counted
+        asked = cast("HTTPScope", {**scope, "method": _method_asked(scope)})
         try:
-            await super().__call__(scope, receive, response.send)
+            await super().__call__(asked, receive, response.send)
         finally:
             self._processing -= counted
 
@@ -238,7 +244,19 @@ class App(Litestar):
 
     def _is_page(self, path: str) -> bool:
         """Tell whether a path is that of one of the page's files."""
-        return not path.startswith("/api/") and self._page.has(path)
+        return not path.startswith(_API) and self._page.has(path)
+
+
+def _has_head(path: str) -> bool:
+    """Tell whether HEAD is answered where GET is; live streams have no length and no end."""
+    return path.startswith(_API) and path != _EVENTS
+
+
+def _method_asked(scope: HTTPScope) -> Any:  # noqa: ANN401 - TRACE is none of litestar's
+    method, path = scope["method"], scope["path"]
+    if method == "HEAD" and not _has_head(path):
+        return method
+    return _ASKED_AS.get(method, method)
 
 
 async def _refuse_socket(scope: Any, send: Send, refusal: RequestRefused) -> None:  # noqa: ANN401 - ASGI's
@@ -298,6 +316,7 @@ class _Response:
 
     def __init__(self, scope: HTTPScope, send: Send, metrics: Metrics) -> None:
         self._method = scope["method"]
+        self._has_head = _has_head(scope["path"])
         self._is_openai = scope["path"].startswith(_OPENAI)
         self._send = send
         self._metrics = metrics
@@ -306,6 +325,7 @@ class _Response:
     async def send(self, message: Message, *, is_file: bool = False) -> None:
         """Send a part of the response; browsers may only cache the page's files."""
         if message["type"] == "http.response.start":
+            self._tell_methods(message)
             headers = [*message["headers"], *HEADERS]
             if not is_file:
                 headers = [pair for pair in headers if pair[0].lower() != b"cache-control"]
@@ -313,7 +333,22 @@ class _Response:
             message["headers"] = headers
             taken = time.monotonic() - self._begun
             self._metrics.count(self._method, message["status"], taken)
+        elif message["type"] == "http.response.body" and self._method in _ASKED_AS:
+            message = {"type": "http.response.body", "body": b"", "more_body": False}
         await self._send(message)
+
+    def _tell_methods(self, start: Any) -> None:  # noqa: ANN401 - an event of ASGI
+        """List all methods of a path: to OPTIONS as the answer, to others with the refusal."""
+        headers = {name.lower(): value for name, value in start["headers"]}
+        if start["status"] != HTTPStatus.METHOD_NOT_ALLOWED or b"allow" not in headers:
+            return
+        methods = set(headers[b"allow"].decode().split(", "))
+        methods |= {"HEAD"} if self._has_head and "GET" in methods else set()
+        headers[b"allow"] = ", ".join(sorted(methods)).encode()
+        if self._method == "OPTIONS":
+            start["status"] = HTTPStatus.NO_CONTENT.value
+            headers = {b"allow": headers[b"allow"]}
+        start["headers"] = [*headers.items()]
 
     async def refuse(self, refusal: RequestRefused) -> None:
         """Send a refusal as the whole response."""

@@ -247,7 +247,7 @@ class Live:
         try:
             position, number = self._last, self._first + len(self._buffer)
             if after is not None:
-                position, number = after, -1
+                position, number = await self._find_start(after), -1
             yield _RETRY + _format_id(position) + b"\n"
             while not self._stopping.is_set():
                 if number < self._first and position < self._base:
@@ -268,6 +268,14 @@ class Live:
                             yield b":\n" + _format_id(position) + b"\n"
         finally:
             self.streams -= 1
+
+    async def _find_start(self, after: EventPosition) -> EventPosition:
+        """The position to go on from; an id beyond the newest is that of another store.
+
+        A client that has one would wait for the ids to grow past it, and hear of nothing.
+        """
+        newest = await to_thread.run_sync(self._store.newest)
+        return after if after[0] <= newest else (newest, 0)
 
     def _find_after(self, position: EventPosition) -> int:
         """The number of the first event in the buffer after a position."""

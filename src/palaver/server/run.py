@@ -464,6 +464,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         # before uvicorn starts, so that an error here reaches the caller of `serve`
         await self._app.service.steps.open_tools()
+        await self._app.service.teams.start()
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(_BACKLOG)  # the loop has set it to _ACCEPTED_AT_ONCE
@@ -483,7 +484,8 @@ def serve(
 ) -> None:
     """Serve until a signal stops the server; `on_ready` is called when requests are answered.
 
-    Raises `ToolUnreachable` or `ValidationError` before that if the given tools can't be used.
+    Raises `ToolUnreachable` or `ValidationError` before that if the given tools can't be used, and
+    another `PalaverError` if the team file can't.
     """
     limits = app.service.settings
     connections = ClientConnections(limits, _raise_file_limit(limits.connections))

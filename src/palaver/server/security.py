@@ -38,6 +38,7 @@ __all__ = [
     "OPEN",
     "Gate",
     "RateLimit",
+    "check_segment",
     "cookie_value",
     "read_headers",
     "read_path",
@@ -63,7 +64,7 @@ HEADERS: Final = (
 )
 """The security headers of every response."""
 
-OPEN: Final = frozenset((("GET", "/api/health"), ("POST", "/api/session")))
+OPEN: Final = frozenset((("GET", "/api/health"), ("HEAD", "/api/health"), ("POST", "/api/session")))
 """The operations that need no token."""
 
 _LONGEST: Final = 8_192
@@ -147,16 +148,28 @@ def read_path(raw: bytes) -> str:
     raise RequestRefused(400, detail)
 
 
+def check_segment(text: str, path: str) -> None:
+    r"""Refuse an id that no path can name: what has it could be neither read nor deleted here.
+
+    >>> check_segment("café; 50%", "$.id")
+    >>> check_segment("a/b", "$.id")
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.id: must not be . or .., and have no /, ... [path-segment]
+    """
+    if not _is_segment(text):
+        detail = f"must not be . or .., and have no /, \\ or control character: {text!r}"
+        raise ValidationError(detail, path=path, rule="path-segment")
+
+
+def _is_segment(text: str) -> bool:
+    return not (text in _NO_SEGMENT or "/" in text or "\\" in text or _CONTROL.search(text))
+
+
 def _read_segment(raw: bytes) -> str:
     """Decode one segment of a path; ValueError (as UnicodeError is one) if it is spelled oddly."""
     text = unquote_to_bytes(raw).decode("utf-8")
-    if (
-        text in _NO_SEGMENT
-        or "/" in text
-        or "\\" in text
-        or _CONTROL.search(text)
-        or any(bytes.fromhex(code.decode()).isalnum() for code in _ENCODED.findall(raw))
-    ):
+    codes = _ENCODED.findall(raw)
+    if not _is_segment(text) or any(bytes.fromhex(code.decode()).isalnum() for code in codes):
         raise ValueError(text)
     return text
 

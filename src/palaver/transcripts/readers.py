@@ -63,6 +63,7 @@ __all__ = [
     "line_format",
     "read_file",
     "read_transcript",
+    "why_unknown",
 ]
 
 
@@ -321,8 +322,9 @@ def each_conversation(
     """
     name = detect(source) if format is None else format
     if name is None:
-        detail = "is in no format that palaver knows; if you know it, name it"
-        raise ValidationError(detail, rule="transcript.format")
+        detail, may_be_named = why_unknown(source)
+        hint = "; if you know it, name it" if may_be_named else ""
+        raise ValidationError(f"{detail}{hint}", rule="transcript.format")
     if name in SNAPSHOTS:
         detail = "is a snapshot of palaver's, with all its versions: import it into a store"
         raise ValidationError(detail, rule="transcript.format")
@@ -340,6 +342,37 @@ def format_of(source: bytes | Path, named: str | None) -> str | None:
     if named == _OURS:
         return found if found in SNAPSHOTS else _PLAIN
     return found
+
+
+def why_unknown(source: bytes | Path) -> tuple[str, bool]:
+    """Say why no format was found, and whether it could be one all the same, if somebody named it.
+
+    >>> why_unknown(b"Dear diary")
+    ('is in no format that palaver knows', True)
+    >>> why_unknown(b"[1, 2")
+    ('$[1]: is not JSON: Input data was truncated', False)
+    """
+    unknown = "is in no format that palaver knows", True
+    if isinstance(source, Path) and source.is_dir():
+        return unknown
+    with open_source(source) as stream:
+        first = next((line for _, line in read_lines(stream)), b"")
+        if first == b"":
+            return "is empty", False
+        if first is None or first[:1] not in {b"{", b"["}:
+            return unknown
+        stream.seek(0)
+        whole = stream.read(MAX_DOCUMENT + 1)
+    if len(whole) > MAX_DOCUMENT:
+        return unknown
+    try:
+        load_json(first, unique=False)  # a log has a document on each line
+    except ValidationError:
+        try:
+            load_json(whole, unique=False)
+        except ValidationError as error:
+            return f"{error.path}: {error.detail}".removeprefix("$: "), False
+    return unknown
 
 
 def read_file(

@@ -196,6 +196,8 @@ def test_nothing_to_import(run: Run, tmp_path: Path) -> None:
     assert "nothing was said in standard input" in refused.stderr
     refused = run("-", given=b"Dear diary")
     assert "in no format that palaver knows" in refused.stderr
+    assert run("-", given=b"").stderr.endswith(": standard input is empty\n")
+    assert "standard input: $.role: is not JSON" in run("-", given=b'{"role": "user"').stderr
     damaged = run("-", "--from", "codex", given=b"broken")
     assert "line 1: " in damaged.stderr
     assert [] == stored_ids(tmp_path)

@@ -110,6 +110,9 @@ def test_its_settings_are_what_was_asked_for(
         (["--tools", "nothing"], "MODULE:ATTR"),
         (["--tools", "no_such_module:x"], "no_such_module"),
         (["--team", "none.yaml"], "none.yaml"),
+        (["--model", "nope"], "--model: 'nope' names no model; expected PROVIDER:MODEL"),
+        (["--model", "nowhere:x"], "--model: 'nowhere:x' names no model"),
+        (["--token-file", "no/such/token"], "there is no folder no/such"),
         (["--read-only", "--store", "none.db"], "there is no store"),
         (["--host", "no.such.host.invalid", "--allow-host", "x"], "there is no address"),
         (["--store", "tape://x"], "tape"),
@@ -125,6 +128,31 @@ def test_what_is_wrong_is_said(
     assert said.exit_code in {1, 2}
     assert words in said.output
     assert [] == asked
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "$: line 1, column 1: expected `object`, got `array`"),
+        (
+            "members: [{id: a, kind: human}, {id: b, kind: model, model: 'openai:x', tools: [x]}]",
+            "$.members[1].tools[0]: there is no tool 'x'",
+        ),
+    ],
+)
+def test_a_team_that_can_not_be_served_is_said_in_a_line(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    team = tmp_path / "team.yaml"
+    team.write_text(text)
+    said = CliRunner().invoke(
+        app,
+        ["serve", "--port", "0", "--no-open", "--cold", "--store", ":memory:", "--team", str(team),
+         "--token-file", str(tmp_path / "token")],
+    )  # fmt: skip
+    assert 1 == said.exit_code, said.output
+    (line,) = said.stderr.splitlines()
+    assert line.startswith(f"Error: {team}: {words}")
 
 
 def test_a_port_that_is_taken_is_said(serve: Callable[..., Result]) -> None:

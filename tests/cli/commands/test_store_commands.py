@@ -127,7 +127,9 @@ def test_reading_makes_no_store(command: str, tmp_path: Path) -> None:
     file = tmp_path / "none.db"
     result = CliRunner().invoke(app, [command, "--store", str(file)])
     assert 1 == result.exit_code
-    assert "there is no store at" in result.stderr
+    assert f"there is no store at {file}; `palaver append --new` and `palaver import` make one" in (
+        result.stderr
+    )
     assert not file.exists()
 
 

@@ -154,7 +154,8 @@ def walk(
 def test_the_walk_goes_everywhere() -> None:
     assert len(OPERATIONS) >= 52
     assert len(ODD) >= 40
-    assert {one for one in OPERATIONS if one in OPEN} == OPEN
+    head_of_open = {("HEAD", path) for method, path in OPEN if method == "GET"}
+    assert {one for one in OPERATIONS if one in OPEN} == OPEN - head_of_open
 
 
 def test_without_the_token_nothing_is_answered_in_any_spelling(app: App) -> None:

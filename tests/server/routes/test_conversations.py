@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -49,6 +50,25 @@ def test_a_conversation_is_begun_and_found(ask: APIClient, store: Store) -> None
 def test_an_id_that_is_taken_is_refused(ask: APIClient) -> None:
     ask.begun(id="rum")
     assert 409 == ask.refused("POST", "conversations", {"id": "rum"})["status"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "a\\b", ".", "..", "a\nb", "\x7f"])
+def test_an_id_that_no_path_can_name_is_refused(ask: APIClient, store: Store, name: str) -> None:
+    """Nobody could open or delete such a conversation here."""
+    before = len(list(store.each()))
+    problem = ask.refused("POST", "conversations", {"id": name})
+    assert (422, "$.id", "path-segment") == (problem["status"], problem["path"], problem["rule"])
+    tea = ask.begun()
+    assert 422 == ask.refused("POST", f"conversations/{tea}/fork", {"id": name})["status"]
+    sent = ask.post("/api/import", params={"id": name}, content=b'[{"role":"user","content":"x"}]')
+    assert (422, "$.id") == (sent.status_code, sent.json()["path"])
+    assert before + 1 == len(list(store.each()))
+
+
+@pytest.mark.parametrize("name", ["caf\u00e9 \u4e2d", "a;b", "50%", "a?b#c", "%2f", "..."])
+def test_an_id_that_a_path_can_name_is_taken(ask: APIClient, name: str) -> None:
+    assert name == ask.good("POST", "conversations", {"id": name})["id"]
+    assert name == ask.good("GET", f"conversations/{quote(name, safe='')}")["id"]
 
 
 def test_beginning_again_with_a_key_is_harmless(ask: APIClient) -> None:

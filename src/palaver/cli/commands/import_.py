@@ -362,7 +362,8 @@ def _choose(found: list[FoundTranscript], which: tuple[str, ...]) -> list[FoundT
         if first.isdecimal() and (last.isdecimal() or not dash):
             begin, end = int(first), int(last or first)
             if not 1 <= begin <= end <= len(found):
-                msg = f"{word}: the list has the numbers 1 to {len(found):,}"
+                numbers = f"the list has the numbers 1 to {len(found):,}"
+                msg = f"{word}: {numbers if found else 'the list is empty: nothing was found'}"
                 raise click.UsageError(msg)
             chosen.update(each.path for each in found[begin - 1 : end])
             continue

@@ -97,7 +97,8 @@ def serve(  # noqa: PLR0917 - one for each option
     """
     server = _import_server()
     _check_hosts(host, hosts, server.LOOPBACK)
-    token = server.read_token(token_file or _folder() / "token")
+    _check_model(model)
+    token = _read_token(server, token_file)
     settings = server.Settings(
         token=token,
         allow_hosts=hosts,
@@ -166,6 +167,26 @@ def _check_hosts(host: str, hosts: tuple[str, ...], loopback: frozenset[str]) ->
         if not name or not name.isascii() or set(name) & set("/:@ ") or not name.isprintable():
             msg = f"--allow-host {name!r} must be a name such as palaver.example.org, no port"
             raise click.UsageError(msg)
+
+
+def _check_model(name: str | None) -> None:
+    from palaver.models import check_model_name  # noqa: PLC0415 - part of the server
+
+    try:
+        if name is not None:
+            check_model_name(name)
+    except ValidationError as error:
+        msg = f"--model: {error.detail}"
+        raise click.UsageError(msg) from error
+
+
+def _read_token(server: Any, file: Path | None) -> str:  # noqa: ANN401 - a module
+    if file is not None and not file.parent.is_dir():
+        folder = click.format_filename(file.parent)
+        msg = f"--token-file: there is no folder {folder}; make it first"
+        raise Refused(msg)
+    token: str = server.read_token(file or _folder() / "token")
+    return token
 
 
 def _folder() -> Path:

@@ -215,6 +215,7 @@ class _TeamSession:
         self._speaker = speaker
         self._streaming: str | None = None
         self._line_ended = False
+        self._turns = 0
         self._lines: MemoryObjectReceiveStream[str] | None = None
         self._tools: dict[str, Tool] = {}
         self._make_team = partial(
@@ -252,6 +253,7 @@ class _TeamSession:
         reader = threading.Thread(target=_read, args=(send, current_token()), daemon=True)
         reader.start()
         with self._lines:
+            heard_by = None
             while True:
                 try:
                     floor = await team.run()
@@ -261,12 +263,22 @@ class _TeamSession:
                     return
                 if floor.why == "approval":
                     self._refuse(team, floor)
+                if floor.why == "drained" and heard_by == self._turns:
+                    self._hint_at_calling(team.team)
                 self._prompt(floor)
                 while (line := await _line(self._lines)) is not None and not line.strip():
                     pass
                 if line is None:
                     return
+                heard_by = self._turns
                 await team.say(line, speaker=self._speaker)
+
+    def _hint_at_calling(self, loaded: Team) -> None:
+        """Say how an agent is called, after a line that none has answered."""
+        agent = next((one for one in loaded.members if not isinstance(one, Human)), None)
+        if agent is not None and not self._as_json:
+            hint = f'nobody was called: write "[NEXT: {agent.id}]", or set `default` in the file'
+            click.echo(hint, err=True)
 
     async def _approve(self, call: ToolCallPart) -> Decision:
         if self._streaming is not None and not self._line_ended:
@@ -295,6 +307,7 @@ class _TeamSession:
             click.echo(f"{floor.human}> ", nl=False)
 
     def _print_turn(self, member: Member) -> None:
+        self._turns += 1
         if self._as_json:
             print_json({"event": "turn", "member": member.id})
 

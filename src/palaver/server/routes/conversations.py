@@ -16,6 +16,7 @@ from palaver.errors import StoreError, UnknownConversation, ValidationError
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.messages import RawMessages, read_messages
+from palaver.server.security import check_segment
 from palaver.server.services import Service, ServiceDependency
 from palaver.server.services.conversations import (
     ConversationSettings,
@@ -202,6 +203,7 @@ def create(
 ) -> Response[ConversationHead]:
     """Create a conversation, with some messages or none; with an Idempotency-Key, once."""
     _check_tags(data.tags)
+    _check_id(data.id)
     history = service.store.create(
         read_messages(data.messages),
         id=id_from_key(key, None) if data.id is None else data.id,
@@ -227,6 +229,11 @@ async def read(
     else:
         found = await to_thread.run_sync(_read, service, conversation)
     return with_etag(found, found.version)
+
+
+def _check_id(name: str | None) -> None:
+    if name is not None:
+        check_segment(name, "$.id")
 
 
 def _check_tags(tags: tuple[str, ...]) -> None:
@@ -322,6 +329,7 @@ def fork(
     if_match: IfMatch = None,
 ) -> Response[ConversationHead]:
     """Fork a conversation at a version; with an Idempotency-Key, once."""
+    _check_id(data.id)
     history = service.store.get(conversation)
     name = id_from_key(key, conversation) if data.id is None else data.id
     made = history.fork(

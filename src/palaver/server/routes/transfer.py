@@ -24,13 +24,14 @@ from palaver.server import demo
 from palaver.server.errors import RequestRefused
 from palaver.server.markdown import make_renderer
 from palaver.server.requests import Shape
+from palaver.server.security import check_segment
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
 from palaver.stores.transfer import Form, import_conversation
 from palaver.transcripts.discover import MAX_FOUND, PROGRAMS, discover, title_of
 from palaver.transcripts.follow import bring_in, is_brought_in
 from palaver.transcripts.importer import TranscriptImport
-from palaver.transcripts.readers import NAMES, SNAPSHOTS, format_of, read_file
+from palaver.transcripts.readers import NAMES, SNAPSHOTS, format_of, read_file, why_unknown
 from palaver.wire import Note
 from palaver.wire.convert import convert as convert_document
 from palaver.wire.convert import export_as
@@ -223,6 +224,8 @@ async def import_(
     are there already. They belong to the `owner`, or to whom the file says. A conversation without
     a title in which no user wrote is called after the `file`.
     """
+    if name is not None:
+        check_segment(name, "$.id")
     data = await request.body()
     found = await to_thread.run_sync(_import, service.store, data, form, name, missing, owner)
     return await to_thread.run_sync(_name_after, service.store, found, file)
@@ -276,7 +279,7 @@ def _detect_format(data: bytes, form: str | None, path: str) -> str:
         raise ValidationError(f"must be one of {', '.join(NAMES)}", path=path, rule="format")
     origin = format_of(data, None if form in SNAPSHOTS else form)
     if origin is None:
-        raise ValidationError("is in no format that palaver knows", rule="transcript.format")
+        raise ValidationError(why_unknown(data)[0], rule="transcript.format")
     if form == "opencode-folder":
         raise ValidationError("is a folder, which is no file", path=path, rule="format")
     return origin

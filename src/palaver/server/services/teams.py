@@ -17,7 +17,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from palaver.context import format_addressees
-from palaver.errors import LeaseTaken, StoreDamaged, ValidationError
+from palaver.errors import LeaseTaken, PalaverError, StoreDamaged, ValidationError
 from palaver.messages.ids import derive_id
 from palaver.server.errors import RequestRefused
 from palaver.server.services.conversations import ContextQuery, build_context
@@ -61,6 +61,10 @@ class _FileTeam(NamedTuple):
     toolboxes: dict[str, Toolbox]
 
 
+class TeamRefused(PalaverError):  # noqa: N818 - as palaver's other errors
+    """The team file of the settings can't be served."""
+
+
 class Teams:
     """The teams of a server, by their conversations."""
 
@@ -73,10 +77,15 @@ class Teams:
         self._lock = threading.Lock()
 
     async def start(self) -> None:
-        """Open the team file of the settings, if there is one."""
+        """Open the team file of the settings, if there is one; again, this changes nothing."""
         file = self._service.settings.team
-        if file is not None:
+        if file is None:
+            return
+        try:
             await to_thread.run_sync(self.open_file, file)
+        except ValidationError as error:
+            msg = f"{file}: {error}"
+            raise TeamRefused(msg) from error
 
     def open_file(self, file: str | Path) -> str:
         """Open a team file; return the id of its conversation, which is the same every time."""

@@ -9,6 +9,7 @@
 
 import { fill, h, icon } from "../core/dom.js";
 import { count, t } from "../locales/locale.js";
+import { visible } from "../thread/text.js";
 import { diffText } from "./text-diff.js";
 
 /**
@@ -66,13 +67,13 @@ function entryLine(entry, fresh) {
         "p",
         { class: "x-who" },
         h("span", { class: "only-spoken" }, t(entry.kept ? "views.sees.kept" : "views.sees.dropped")),
-        h("strong", null, entry.from),
+        h("strong", null, visible(entry.from)),
         h("span", { class: "muted" }, t("views.sees.to", { to: entry.to === "all" ? t("views.sees.everyone") : entry.to })),
         fresh ? h("span", { class: "chip good" }, t("views.sees.new")) : null,
         h("span", { class: entry.kept ? "chip" : "chip warn" }, t(`views.reason.${entry.reason.replaceAll(" ", "-")}`)),
         h("span", { class: "muted tiny" }, entry.handle ?? ""),
       ),
-      entry.text ? h("p", { class: "x-text" }, entry.text) : null,
+      entry.text ? h("p", { class: "x-text" }, visible(entry.text)) : null,
     ),
     h("span", { class: "x-size muted" }, entry.bytes ? t("views.sees.size", { bytes: entry.bytes }) : "–"),
   );
@@ -111,7 +112,7 @@ function since(report, seen) {
 function compared(before, now) {
   const place = h("div", { class: "x-prompt d-text", tabindex: "0" });
   const draw = () =>
-    fill(place, diffText(before, now).map(({ kind, text }) => (kind === "same" ? text : h(kind === "gone" ? "del" : "ins", null, text))));
+    fill(place, diffText(before, now).map(({ kind, text }) => (kind === "same" ? visible(text) : h(kind === "gone" ? "del" : "ins", null, visible(text)))));
   return h(
     "details",
     { ontoggle: (/** @type {any} */ event) => event.target.open && draw() },

@@ -11,7 +11,7 @@ import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { announceEdit } from "../shell/toast.js";
 import { field, number } from "./edit-forms.js";
-import { firstWords, messageText } from "./message-text.js";
+import { messageText, preview } from "./message-text.js";
 import { errorText } from "./panel-view.js";
 
 const WAYS = Object.freeze(["clear-outputs", "drop-oldest", "summarise"]);
@@ -149,6 +149,6 @@ function entry(kind, { index, role }, text) {
     { class: `v-${kind}` },
     h("span", { class: "v-sign", "aria-hidden": "true" }, kind === "new" ? "+" : "−"),
     h("span", { class: "v-where" }, `${where}${t(`views.role.${role}`)}`),
-    h("span", { class: "v-words" }, firstWords(text ?? "", 120) || t("views.noText")),
+    h("span", { class: "v-words" }, preview(text ?? "", 120)),
   );
 }

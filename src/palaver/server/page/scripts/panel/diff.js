@@ -11,8 +11,9 @@ import { go } from "../core/routes.js";
 import { get, watch } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { attempt } from "../shell/toast.js";
+import { visible } from "../thread/text.js";
 import { editScript } from "./edit-script.js";
-import { firstWords, messageText } from "./message-text.js";
+import { messageText, preview } from "./message-text.js";
 import { empty, PanelView } from "./panel-view.js";
 import { diffText } from "./text-diff.js";
 
@@ -152,7 +153,7 @@ export class DiffView extends PanelView {
       "li",
       { class: `d-step ${step.kind}` },
       heading(step.kind, step.entry),
-      h("div", { class: "d-text" }, messageText(step.entry.message) || t("views.noText")),
+      h("div", { class: "d-text" }, visible(messageText(step.entry.message) || t("views.noText"))),
     );
   }
 }
@@ -194,7 +195,7 @@ function replaced({ before, after }) {
     h(
       "div",
       { class: "d-text" },
-      spans.length ? spans.map(({ kind, text }) => (kind === "same" ? text : h(kind === "gone" ? "del" : "ins", null, text))) : t("views.diff.sameText"),
+      spans.length ? spans.map(({ kind, text }) => (kind === "same" ? visible(text) : h(kind === "gone" ? "del" : "ins", null, visible(text)))) : t("views.diff.sameText"),
     ),
   );
 }
@@ -237,7 +238,7 @@ function unchangedLine({ index, message }) {
     "li",
     null,
     h("span", { class: `v-role ${message.role}` }, `${index} ${t(`views.role.${message.role}`)}`),
-    h("span", { class: "v-words" }, firstWords(messageText(message), 140) || t("views.noText")),
+    h("span", { class: "v-words" }, preview(messageText(message), 140)),
   );
 }
 

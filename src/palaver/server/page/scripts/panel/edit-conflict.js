@@ -7,7 +7,7 @@ import { h } from "../core/dom.js";
 import { t } from "../locales/locale.js";
 import { rebase } from "./edit-operations.js";
 import { editScript } from "./edit-script.js";
-import { firstWords } from "./message-text.js";
+import { preview } from "./message-text.js";
 import { errorText } from "./panel-view.js";
 import { changeSummary } from "./version-changes.js";
 
@@ -51,7 +51,7 @@ export function conflict({ draft, operation, theirs, newest, cancel, again }) {
         null,
         h("h4", null, t("views.conflict.yours")),
         h("p", null, t(`views.edit.${draft.action}.name`)),
-        draft.text ? h("p", { class: "e-quote" }, firstWords(draft.text, 240)) : null,
+        draft.text ? h("p", { class: "e-quote" }, preview(draft.text, 240)) : null,
         h("p", { class: fate === "gone" || fate === "changed" ? "v-bad" : "muted" }, t(`views.conflict.${fate}`)),
       ),
     ),

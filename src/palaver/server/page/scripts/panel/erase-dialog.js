@@ -10,7 +10,7 @@ import { fill, h, icon } from "../core/dom.js";
 import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { dialog } from "../shell/dialog.js";
-import { firstWords, messageText } from "./message-text.js";
+import { messageText, preview } from "./message-text.js";
 import { errorText } from "./panel-view.js";
 
 /** @param {import("../core/api.js").Item} item */
@@ -46,7 +46,7 @@ export function openErase({ index, message }) {
       },
     },
     h("div", { class: "e-warning" }, icon("alert"), h("div", null, h("p", null, h("strong", null, t("views.erase.forever"))), h("p", null, t("views.erase.says")))),
-    h("blockquote", { class: "e-quote" }, h("span", { class: `v-role ${message.role}` }, `${index} ${t(`views.role.${message.role}`)}`), " ", firstWords(messageText(message), 240) || t("views.noText")),
+    h("blockquote", { class: "e-quote" }, h("span", { class: `v-role ${message.role}` }, `${index} ${t(`views.role.${message.role}`)}`), " ", preview(messageText(message), 240)),
     h("label", { class: "field" }, h("span", null, t("views.erase.type", { word })), field),
     problem,
     h("footer", { class: "dialog-foot" }, h("button", { type: "button", onclick: () => box.close() }, t("views.cancel")), button),

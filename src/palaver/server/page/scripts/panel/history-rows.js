@@ -9,6 +9,7 @@ import { h, icon } from "../core/dom.js";
 import { format } from "../core/routes.js";
 import { canWrite, get } from "../core/state.js";
 import { clock, t } from "../locales/locale.js";
+import { visible } from "../thread/text.js";
 import { covers } from "./history-picture.js";
 import { firstWords, messageText } from "./message-text.js";
 import { describeRow } from "./version-changes.js";
@@ -42,7 +43,7 @@ function forkLink({ id, title, length }) {
   return h(
     "a",
     { href: format({ id }), data: { focus: `fork-${id}` } },
-    h("span", { class: "h-what clip" }, name),
+    h("span", { class: "h-what clip" }, visible(name)),
     h("span", { class: "h-when" }, t("views.history.forkOf", { n: length })),
   );
 }
@@ -128,7 +129,7 @@ async function say(row, changes) {
     if (!place || addedCount !== 1) return;
     const [{ message }] = added;
     const words = firstWords(messageText(message), 80);
-    if (words) place.replaceChildren(h("span", { class: `v-role ${message.role}` }, t(`views.role.${message.role}`)), ` ${words}`);
+    if (words) place.replaceChildren(h("span", { class: `v-role ${message.role}` }, t(`views.role.${message.role}`)), " ", ...visible(words));
   } catch {
     // the row already says what happened, only without the words
   }

@@ -8,7 +8,7 @@ import { fill, h, icon } from "../core/dom.js";
 import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { dialog } from "../shell/dialog.js";
-import { firstWords, messageText } from "./message-text.js";
+import { messageText, preview } from "./message-text.js";
 import { errorText } from "./panel-view.js";
 
 /** @param {import("../core/api.js").Item} item */
@@ -71,7 +71,7 @@ export function openMarks(item) {
           if (field.value.trim()) add(field.value.trim());
         },
       },
-      h("blockquote", { class: "e-quote" }, h("span", { class: `v-role ${item.message.role}` }, `${item.index} ${t(`views.role.${item.message.role}`)}`), " ", firstWords(messageText(item.message), 160) || t("views.noText")),
+      h("blockquote", { class: "e-quote" }, h("span", { class: `v-role ${item.message.role}` }, `${item.index} ${t(`views.role.${item.message.role}`)}`), " ", preview(messageText(item.message), 160)),
       list,
       h("label", { class: "field" }, h("span", null, t("views.marks.name")), field, h("small", { class: "muted" }, t("views.marks.hint"))),
       known,

@@ -1,5 +1,8 @@
 /** A message as plain text and as one line, for display in text nodes. */
 
+import { t } from "../locales/locale.js";
+import { visible } from "../thread/text.js";
+
 /**
  * @param {any} message
  * @returns {string}
@@ -55,4 +58,14 @@ export function firstWords(text, most = 90) {
   const line = inOneLine(text.slice(0, most * 4));
   const letters = Array.from(line);
   return letters.length <= most ? line : `${letters.slice(0, most - 1).join("")}…`;
+}
+
+/**
+ * The first words for display: characters that can't be seen are shown by their numbers.
+ * @param {string} text
+ * @param {number} [most]
+ * @returns {import("../elements.js").Child}
+ */
+export function preview(text, most) {
+  return visible(firstWords(text, most) || t("views.noText"));
 }

@@ -9,7 +9,7 @@ import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
-import { firstWords } from "./message-text.js";
+import { preview } from "./message-text.js";
 import { errorText } from "./panel-view.js";
 
 const PAUSE = 180;
@@ -198,7 +198,7 @@ function removed({ removed: gone, removedCount }) {
           { class: "v-gone" },
           h("span", { class: "v-sign", "aria-hidden": "true" }, "−"),
           h("span", { class: "v-where" }, `${index} ${t(`views.role.${role}`)}`),
-          h("span", { class: "v-words" }, firstWords(text) || t("views.noText")),
+          h("span", { class: "v-words" }, preview(text)),
         ),
       ),
     ),

@@ -7,7 +7,7 @@ import { api, url } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
 import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
-import { firstWords, messageText } from "./message-text.js";
+import { messageText, preview } from "./message-text.js";
 import { errorText } from "./panel-view.js";
 
 /** The number of messages that a summary shows. */
@@ -124,6 +124,6 @@ function summaryLine(kind, { index, message }) {
     { class: `v-${kind}` },
     h("span", { class: "v-sign", "aria-hidden": "true" }, kind === "new" ? "+" : "−"),
     h("span", { class: "v-where" }, `${index} ${t(`views.role.${message.role}`)}`),
-    h("span", { class: "v-words" }, firstWords(messageText(message)) || t("views.noText")),
+    h("span", { class: "v-words" }, preview(messageText(message))),
   );
 }

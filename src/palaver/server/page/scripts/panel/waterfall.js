@@ -14,6 +14,7 @@ import { h, icon, svg } from "../core/dom.js";
 import { jump } from "../core/routes.js";
 import { clock, duration, money, short, t } from "../locales/locale.js";
 import { stepFacts } from "../thread/message-parts.js";
+import { visible } from "../thread/text.js";
 
 /** The shortest bar, in percent of the turn. */
 const LEAST = 0.8;
@@ -48,7 +49,7 @@ function turnItem(turn) {
     h(
       "div",
       { class: "run-head" },
-      h("button", { type: "button", class: "plain run-name", data: { focus: `turn-${turn.start}` }, onclick: () => jump(turn.start) }, h("strong", { class: "clip" }, turn.partial ? t("run.partial") : turn.text || t(`role.${turn.role}`))),
+      h("button", { type: "button", class: "plain run-name", data: { focus: `turn-${turn.start}` }, onclick: () => jump(turn.start) }, h("strong", { class: "clip" }, turn.partial ? t("run.partial") : visible(turn.text || t(`role.${turn.role}`)))),
       h("p", { class: "muted tiny" }, facts.filter(Boolean).join(" · ")),
     ),
     h(
@@ -151,7 +152,7 @@ function rowHead(picture, name, index, took, chips) {
 const chip = (kind, text) => h("span", { class: `chip ${kind}` }, text);
 
 /** @param {string} text @param {string} kind */
-const line = (text, kind) => h("p", { class: `run-facts tiny ${kind}` }, text);
+const line = (text, kind) => h("p", { class: `run-facts tiny ${kind}` }, visible(text));
 
 /**
  * A bar from one time to another, and a tick for each retry. The text of its row says the same.

@@ -9,6 +9,7 @@ import { commands, isPossible, registerCommand } from "../core/registry.js";
 import { go } from "../core/routes.js";
 import { get, nameOf } from "../core/state.js";
 import { t } from "../locales/locale.js";
+import { openMerge } from "../panel/merge-dialog.js";
 import { askText, confirm } from "./dialog.js";
 import { openExport } from "./export-dialog.js";
 import { attempt, notify } from "./toast.js";
@@ -35,6 +36,20 @@ export async function retag(head) {
   if (text === null) return;
   const tags = [...new Set(text.split(/[,，]/).map((tag) => tag.trim()).filter(Boolean))];
   await patch(head, { tags });
+}
+
+/** Fork what a conversation is now, and open the fork. @param {Head} head */
+async function fork(head) {
+  const made = await attempt(() => api.post(url`conversations/${head.id}/fork`, {}));
+  if (!made) return;
+  changed();
+  go({ id: made.id, at: null });
+  notify({ text: t("views.forked") });
+}
+
+/** Merge a fork back into the conversation that it was forked from. @param {Head} head */
+async function merge({ id, parent, origin }) {
+  if (parent && origin !== null) await openMerge({ parent, at: origin, fork: id, into: parent });
 }
 
 /** @param {Head} head */
@@ -105,6 +120,8 @@ register("unpin", "pin", (head) => place(head, { pinned: false }, "conversation.
 register("rename", "edit", rename);
 register("tags", "tag", retag);
 register("export", "download", openExport, { writes: false });
+register("fork", "fork", fork);
+register("merge", "merge", merge, { when: (head) => !!head?.parent });
 register("archive", "archive", (head) => place(head, { status: "archived" }, "conversation.archived"), { when: active });
 register("restore", "undo", (head) => place(head, { status: "active" }, "conversation.restored"), { when: (head) => !active(head) });
 register("trash", "trash", (head) => place(head, { status: "trashed" }, "conversation.trashed"), { when: (head) => !trashed(head) });

@@ -9,6 +9,7 @@ import { api } from "../core/api.js";
 import { h, icon } from "../core/dom.js";
 import { go, revealMessage } from "../core/routes.js";
 import { t } from "../locales/locale.js";
+import { visible } from "../thread/text.js";
 import { failed } from "./toast.js";
 
 const PAUSE = 180;
@@ -65,7 +66,7 @@ export class Search {
       h(
         "button",
         { type: "button", class: "plain", onclick: open },
-        h("span", { class: "row" }, icon("search"), h("span", { class: "name clip grow" }, hit.title || t("conversation.untitled")), this.#where(hit)),
+        h("span", { class: "row" }, icon("search"), h("span", { class: "name clip grow" }, visible(hit.title || t("conversation.untitled"))), this.#where(hit)),
         h("span", { class: "snippet muted tiny" }, this.#marked(hit.snippet)),
       ),
     );
@@ -82,7 +83,7 @@ export class Search {
   #marked(snippet) {
     const words = this.text.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
     const pieces = snippet.split(new RegExp(`(${words.join("|")})`, "gi"));
-    return pieces.map((piece, at) => (at % 2 ? h("mark", null, piece) : piece));
+    return pieces.map((piece, at) => (at % 2 ? h("mark", null, visible(piece)) : visible(piece)));
   }
 
   async #ask() {

@@ -23,7 +23,7 @@ import { learn, markdown } from "./markdown.js";
 import { textOf } from "./message-actions.js";
 import { interruptedNote, isInterrupted } from "./message.js";
 import { countBefore, cutAfter } from "./regenerate.js";
-import { prose } from "./text.js";
+import { prose, visible } from "./text.js";
 import { stateChip } from "./tool-card.js";
 
 /** How long to wait for the end of a step before looking for it, in milliseconds: an event may be lost. */
@@ -243,7 +243,7 @@ function answerElement({ role, content }) {
     content.map((/** @type {Record<string, any>} */ part) => {
       if (part.type === "text") return markdown(part.text);
       if (part.type === "tool-call") return h("p", { class: "row small muted" }, icon("tool"), h("code", { class: "clip" }, `${part.tool} ${JSON.stringify(part.input ?? {})}`));
-      if (part.type === "tool") return h("p", { class: "row small" }, stateChip(part.state), h("span", { class: "clip" }, part.state.output ?? part.state.error ?? ""));
+      if (part.type === "tool") return h("p", { class: "row small" }, stateChip(part.state), h("span", { class: "clip" }, visible(part.state.output ?? part.state.error ?? "")));
       return null;
     }),
   );

@@ -242,7 +242,7 @@ export class Composer extends HTMLElement {
     const { total, limit, window: room } = answer;
     const over = Boolean(limit && total > limit);
     const long = room ? t("composer.next.of", { n: short(total), limit: short(room) }) : t("composer.next", { n: short(total) });
-    const brief = room ? `${short(total)} / ${short(room)}` : `≈ ${short(total)}`;
+    const brief = room ? `${short(total)} /\u00a0${short(room)}` : `≈ ${short(total)}`;
     fill(this.total, h("span", { class: "long" }, long), h("span", { class: "short", title: long }, brief));
     this.total.classList.toggle("danger-text", over);
   }

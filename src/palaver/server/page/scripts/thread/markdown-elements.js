@@ -75,8 +75,8 @@ const heading = (level) => (/** @type {Record<string, any>} */ _attributes, /** 
 /** @type {Map<string, (attributes: Record<string, any>, children: TreeNode[]) => Node>} */
 const ELEMENTS = new Map([
   ["p", plain("p", "text")],
-  ["ul", plain("ul")],
-  ["ol", ({ start }, children) => h("ol", { start: Number.isSafeInteger(start) ? start : null }, elements(children))],
+  ["ul", (_attributes, children) => h("ul", { dir: "auto" }, elements(children))],
+  ["ol", ({ start }, children) => h("ol", { dir: "auto", start: Number.isSafeInteger(start) ? start : null }, elements(children))],
   ["li", item],
   ["blockquote", plain("blockquote")],
   ["hr", plain("hr")],

@@ -11,8 +11,15 @@ const LONGEST = 6000;
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*$/;
 const ADDRESS = /https?:\/\/[^\s<>"'`\\^{|}]+/gi;
 const TRAILING = ".,;:!?)]";
-/** What can't be seen, or turns what follows around; between parts of a picture it is as it should be. */
-const UNSEEN = /(?<![\p{Extended_Pictographic}\u{fe0f}])\u200d|[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e01ef}]/gu;
+/** A letter or sign of a script whose words have joiners: Arabic to Sinhala, Myanmar, Khmer, Mongolian. */
+const LETTER = "(?=[\\p{L}\\p{M}])[\\u0600-\\u0dff\\u1000-\\u109f\\u1780-\\u18af]";
+/** A joiner where it belongs: after a part of a picture, or inside a word of such a script. */
+const JOINER = `(?<=[\\p{Extended_Pictographic}\\p{Emoji_Modifier}\\ufe0f])\\u200d|(?<=${LETTER})[\\u200c\\u200d](?=${LETTER})`;
+/** What can't be seen, or turns what follows around. */
+const UNSEEN = new RegExp(
+  `(?!${JOINER})[\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u115f\\u1160\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff9-\\ufffb\\u{e0000}-\\u{e01ef}]`,
+  "gu",
+);
 /** A longer line is never taken for a fence. */
 const FENCE_LINE = 200;
 
