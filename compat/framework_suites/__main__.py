@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from compat.framework_suites.suites import Comparison, Suite
 
 ROOT: Final = Path(__file__).parents[2]
+_PYTEST: Final = (
+    *("-P", "-m", "pytest"),  # -P: not the sources in the checkout, but what is installed
+    *("-p", "compat.framework_suites.plugin", "-p", "no:cacheprovider"),
+    *("-q", "--continue-on-collection-errors", "-o", "addopts="),
+)
 _HEADS: Final = ("tests", "in its place", "own", "palaver", "can't pass", "unexpected")
 
 
@@ -88,7 +93,7 @@ def _run_suite(checkouts: Path, framework: str, number: int, suite: Suite) -> li
     for index, in_place in enumerate(suite.in_place):
         ours = _run(checkouts, suite, name, index, suite.files)
         found = compare(own.outcomes, ours.outcomes, in_place.cannot_pass)
-        if found.broken:  # a pause of the machine may have been the reason
+        if found.broken and not suite.program:  # a pause of the machine may have been the reason
             again = _run(checkouts, suite, name, index, found.broken)
             outcomes = ours.outcomes | again.outcomes
             found = compare(own.outcomes, outcomes, in_place.cannot_pass)
@@ -104,10 +109,8 @@ def _run(
     with tempfile.TemporaryDirectory() as folder:
         outcomes, log = Path(folder, "outcomes.json"), Path(folder, "log")
         chosen = [] if in_place is None else ["--in-place", str(in_place)]
-        # -P: not the sources in the checkout, but what is installed
-        command = [sys.executable, "-P", "-m", "pytest", "-p", "compat.framework_suites.plugin"]
-        command += ["-p", "no:cacheprovider", "-q", "--continue-on-collection-errors"]
-        command += ["-o", "addopts=", "--suite", name, *chosen, "--outcomes", str(outcomes)]
+        program = ["-m", suite.program] if suite.program else _PYTEST
+        command = [sys.executable, *program, "--suite", name, *chosen, "--outcomes", str(outcomes)]
         with log.open("w", encoding="utf-8") as output:
             subprocess.run(
                 [*command, *tests],
@@ -118,7 +121,9 @@ def _run(
                 check=False,
             )
         if not outcomes.exists():
-            sys.exit(f"{suite.title}: pytest did not run\n{log.read_text(encoding='utf-8')[-3000:]}")
+            sys.exit(
+                f"{suite.title}: pytest did not run\n{log.read_text(encoding='utf-8')[-3000:]}"
+            )
         found = _Run(**json.loads(outcomes.read_text(encoding="utf-8")))
     return found._replace(
         outcomes={test: found.outcomes[test] for test in found.outcomes if suite.takes(test)}

@@ -1,8 +1,7 @@
-"""A plugin of pytest that puts palaver's classes in place, and writes down what became of each test.
+"""A plugin of pytest that puts palaver's classes in place, and notes what became of each test.
 
-A class is replaced before a test is imported, in every module of the framework that has its name. A
-class of the tests' own, which can't be imported so early, is replaced in the modules that have been
-collected.
+A class is replaced before a test is imported, in every module of the framework that has it. A class
+of the tests' own, which can't be imported so early, is replaced when all tests are collected.
 """
 
 from __future__ import annotations
@@ -38,8 +37,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("outcomes"):
-        config.pluginmanager.register(_Recorder(Path(config.getoption("outcomes"))))
+    outcomes = config.getoption("outcomes")
+    if outcomes:
+        config.pluginmanager.register(_Recorder(Path(outcomes)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -24,7 +24,9 @@ class MockedSessionRepository(PalaverSessionRepository):
 class RepositoryManager(PalaverSessionManager):
     """Takes what Strands' manager takes: the repository has the store."""
 
-    def __init__(self, session_id: str, session_repository: PalaverSessionRepository) -> None:
+    def __init__(self, session_id: str, session_repository: object) -> None:
+        if not isinstance(session_repository, PalaverSessionRepository):  # a mock
+            session_repository = MockedSessionRepository()
         super().__init__(session_id, session_repository.store)
         self.repository = self.session_repository = session_repository  # the tests look into it
 
@@ -67,15 +69,72 @@ def _open_in(storage_dir: str | None) -> palaver.Store:
 _REPOSITORY: Final = "tests.fixtures.mock_session_repository:MockedSessionRepository"
 _MANAGER: Final = "strands.session.repository_session_manager:RepositorySessionManager"
 _FILES: Final = "strands.session.file_session_manager:FileSessionManager"
-
-
-def _of_manager(*names: str) -> tuple[str, ...]:
-    return tuple(f"test_repository_session_manager.py::test_{name}" for name in names)
-
-
-def _of_files(*names: str) -> tuple[str, ...]:
-    return tuple(f"test_file_session_manager.py::test_{name}" for name in names)
-
+_UPDATES: Final = CannotPass(
+    "calls of `update_agent` are counted, which it does without",
+    {
+        "test_repository_session_manager.py": (
+            "test_sync_agent_calls_update_when_conversation_manager_state_changed",
+            "test_sync_agent_calls_update_when_internal_state_changed",
+            "test_sync_agent_calls_update_when_model_state_changed",
+            "test_sync_agent_calls_update_when_state_is_dirty",
+            "test_sync_agent_first_sync_always_updates",
+            "test_sync_agent_retries_on_failure",
+            "test_sync_agent_skips_update_when_state_not_dirty_and_internal_state_unchanged",
+            "test_sync_agent_tracks_version_after_successful_sync",
+            "test_sync_agent_with_bidi",
+        ),
+    },
+)
+_READS: Final = CannotPass(
+    "a new session must not be read; here it is, because another process may have created it"
+    " meanwhile",
+    {
+        "test_repository_session_manager.py": (
+            "test_initialize_skips_read_agent_for_new_session",
+            "test_initialize_with_bidi_skips_read_agent_for_new_session",
+        ),
+    },
+)
+_REPAIRS: Final = CannotPass(
+    "a missing result is in Strands' words, and in a message by itself; here it is joined to the"
+    " question that follows, so that roles alternate",
+    {
+        "test_repository_session_manager.py": (
+            "test_fix_broken_tool_use_adds_missing_tool_results",
+            "test_fix_broken_tool_use_extends_partial_tool_results",
+            "test_fix_broken_tool_use_handles_multiple_orphaned_tools",
+        ),
+    },
+)
+_PATHS: Final = CannotPass(
+    "files and links are looked for, or their paths are asked for",
+    {
+        "test_file_session_manager.py": (
+            "test__get_agent_path_invalid_agent_id",
+            "test__get_message_path_invalid_message_id",
+            "test__get_session_path_invalid_session_id",
+            "test_create_agent",
+            "test_create_message",
+            "test_create_multi_agent",
+            "test_create_session",
+            "test_create_session_multi_agent_directory_structure",
+            "test_delete_session",
+            "test_message_durable_id_persists",
+        ),
+        "test_file_session_manager_symlink_protection.py": (
+            "TestAtomicWrite",
+            "TestDefaultStorageDir",
+            "TestSymlinkProtection",
+        ),
+    },
+)
+_DAMAGED: Final = CannotPass(
+    "a file is damaged", {"test_file_session_manager.py": ("test_corrupted_json_file",)}
+)
+_WARNING: Final = CannotPass(
+    "a warning has the name of Strands' own class in it",
+    {"test_agent_storage.py": ("TestRepositorySessionManagerWarnOnce",)},
+)
 
 SUITES: Final = (
     Suite(
@@ -87,40 +146,7 @@ SUITES: Final = (
             InPlace(
                 "PalaverSessionManager, too",
                 {_REPOSITORY: MockedSessionRepository, _MANAGER: RepositoryManager},
-                (
-                    CannotPass(
-                        "calls of `update_agent` are counted, which it does without",
-                        _of_manager(
-                            "sync_agent_calls_update_when_conversation_manager_state_changed",
-                            "sync_agent_calls_update_when_internal_state_changed",
-                            "sync_agent_calls_update_when_model_state_changed",
-                            "sync_agent_calls_update_when_state_is_dirty",
-                            "sync_agent_first_sync_always_updates",
-                            "sync_agent_retries_on_failure",
-                            "sync_agent_skips_update_when_state_not_dirty_and_internal_state"
-                            "_unchanged",
-                            "sync_agent_tracks_version_after_successful_sync",
-                            "sync_agent_with_bidi",
-                        ),
-                    ),
-                    CannotPass(
-                        "a new session must not be read; here it is, because another process may"
-                        " have created it meanwhile",
-                        _of_manager(
-                            "initialize_skips_read_agent_for_new_session",
-                            "initialize_with_bidi_skips_read_agent_for_new_session",
-                        ),
-                    ),
-                    CannotPass(
-                        "a missing result is in Strands' words, and in a message by itself; here it"
-                        " is joined to the question that follows, so that roles alternate",
-                        _of_manager(
-                            "fix_broken_tool_use_adds_missing_tool_results",
-                            "fix_broken_tool_use_extends_partial_tool_results",
-                            "fix_broken_tool_use_handles_multiple_orphaned_tools",
-                        ),
-                    ),
-                ),
+                (_UPDATES, _READS, _REPAIRS),
             ),
         ),
     ),
@@ -133,36 +159,7 @@ SUITES: Final = (
         ),
         in_place=(
             InPlace(
-                "PalaverSessionRepository",
-                {_FILES: FileRepositoryManager},
-                (
-                    CannotPass(
-                        "files and links are looked for, or their paths are asked for",
-                        (
-                            *_of_files(
-                                "_get_agent_path_invalid_agent_id",
-                                "_get_message_path_invalid_message_id",
-                                "_get_session_path_invalid_session_id",
-                                "create_agent",
-                                "create_message",
-                                "create_multi_agent",
-                                "create_session",
-                                "create_session_multi_agent_directory_structure",
-                                "delete_session",
-                                "message_durable_id_persists",
-                            ),
-                            *(
-                                f"test_file_session_manager_symlink_protection.py::Test{name}"
-                                for name in (
-                                    "AtomicWrite",
-                                    "DefaultStorageDir",
-                                    "SymlinkProtection",
-                                )
-                            ),
-                        ),
-                    ),
-                    CannotPass("a file is damaged", _of_files("corrupted_json_file")),
-                ),
+                "PalaverSessionRepository", {_FILES: FileRepositoryManager}, (_PATHS, _DAMAGED)
             ),
         ),
     ),
@@ -188,12 +185,7 @@ SUITES: Final = (
                     _MANAGER: RepositoryManager,
                     _FILES: FileManager,
                 },
-                (
-                    CannotPass(
-                        "a warning has the name of Strands' own class in it",
-                        ("test_agent_storage.py::TestRepositorySessionManagerWarnOnce",),
-                    ),
-                ),
+                (_WARNING,),
             ),
         ),
     ),

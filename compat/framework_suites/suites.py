@@ -32,12 +32,19 @@ FRAMEWORKS: Final = (
 class CannotPass:
     """Tests that can't pass, and why.
 
-    A name is the last part of a test's id, from its file on. It may leave out the parameters, or
-    end with a class, and stands for all of them then.
+    Tests are named by file. A name is a test with all its parameters, one test with its parameters,
+    or a class with all its tests; `*` stands for the rest of a long name.
     """
 
     reason: str
-    tests: tuple[str, ...]
+    tests: Mapping[str, tuple[str, ...]]
+
+    def names(self, test: str) -> bool:
+        """Tell whether a test, given by its id, is among them."""
+        file, _, name = test.partition("::")
+        names = self.tests.get(file.rpartition("/")[2], ())
+        patterns = (re.escape(one).replace(r"\*", ".*") for one in names)
+        return any(re.match(rf"{pattern}($|\[|::)", name) for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class Suite:
     """Some files of a framework's tests.
 
     `folder` is a checkout, or a folder in it, and `files` are in it. The id of a test has to match
-    the pattern `only`.
+    the pattern `only`. A `program` runs the tests if pytest does not.
     """
 
     title: str
@@ -62,6 +69,7 @@ class Suite:
     files: tuple[str, ...]
     in_place: tuple[InPlace, ...]
     only: str = ""
+    program: str = ""
 
     def takes(self, test: str) -> bool:
         """Tell whether a test belongs to the suite."""
@@ -102,7 +110,7 @@ def compare(
 ) -> Comparison:
     """Compare outcomes, each `passed`, `failed` or `skipped` by the id of a test.
 
-    >>> known = (CannotPass("reads the file", ("test_chat.py::test_file",)),)
+    >>> known = (CannotPass("reads the file", {"test_chat.py": ("test_file",)}),)
     >>> own = {"test_chat.py::test_file": "passed", "test_chat.py::test_add": "passed"}
     >>> found = compare(own, {**own, "test_chat.py::test_file": "failed"}, known)
     >>> found.own, found.palaver, found.cannot_pass, found.is_as_expected
@@ -112,7 +120,7 @@ def compare(
     broken: list[str] = []
     repaired: list[str] = []
     for test, outcome in own.items():
-        reason = next((one.reason for one in known if _names(one, test)), None)
+        reason = next((one.reason for one in known if one.names(test)), None)
         passes = palaver.get(test) == "passed"
         if passes and reason is not None:
             repaired.append(test)
@@ -127,11 +135,4 @@ def compare(
         cannot_pass=cannot_pass,
         broken=broken,
         repaired=repaired,
-    )
-
-
-def _names(known: CannotPass, test: str) -> bool:
-    """Tell whether a test is among those that can't pass."""
-    return any(
-        re.search(rf"(^|/){re.escape(name)}($|\[|::)", test) is not None for name in known.tests
     )
