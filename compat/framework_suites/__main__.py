@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -87,8 +88,8 @@ def _run_suite(checkouts: Path, framework: str, number: int, suite: Suite) -> li
     name = f"{framework}:{number}"
     print(f"{suite.title} …", file=sys.stderr, flush=True)
     own = _run(checkouts, suite, name, None, suite.files)
-    for file, why in own.uncollected.items():
-        print(f"{suite.title}: {file} could not be imported: {why}")
+    for why, count in Counter(own.uncollected.values()).items():
+        print(f"{suite.title}: {count} of the files could not be imported: {why}")
     rows: list[_Row] = []
     for index, in_place in enumerate(suite.in_place):
         ours = _run(checkouts, suite, name, index, suite.files)

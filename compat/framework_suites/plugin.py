@@ -58,7 +58,8 @@ class _Recorder:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.uncollected[report.nodeid] = report.longreprtext.strip().rpartition("\n")[2]
+            why = report.longreprtext.strip().rpartition("\n")[2]
+            self.uncollected[report.nodeid] = why.removeprefix("E").partition(" (")[0].strip()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         known = self.outcomes.get(report.nodeid)
