@@ -63,7 +63,7 @@ compat: .venv-compat/compat.done compat/clients/node_modules/npm.done .venv/test
 	.venv-compat/bin/python -m tools.reference --package palaver.adapters --check
 	.venv-compat/bin/python -m pytest -c compat/pytest.ini --rootdir . -n 2 --cov --cov-config compat/coverage.ini
 
-# The tests need a few packages more: SUITES_PYTHON is a Python that has them, see CONTRIBUTING.md
+# Checkouts of the frameworks, and a Python that has what their tests need: see CONTRIBUTING.md
 SUITES        ?= ../suites
 SUITES_PYTHON ?= .venv-compat/bin/python
 suites: .venv-compat/compat.done  ## the frameworks' own tests, of checkouts in ../suites, with palaver's classes

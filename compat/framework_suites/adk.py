@@ -59,7 +59,10 @@ _STORED: Final[dict[str, object]] = {
     "google.adk.sessions.database_session_service:DatabaseSessionService": StoredSessionService,
     "google.adk.sessions.sqlite_session_service:SqliteSessionService": StoredSessionService,
 }
-_CONTRACT: Final = r"\[(SessionServiceType\.\w+|in_memory|in_memory_light_copy|database|sqlite)\]"
+_CONTRACT: Final = (
+    r"(?<!_dialect)\[(SessionServiceType\.\w+|in_memory|in_memory_light_copy|database|sqlite)\]"
+)
+"""Tests of the contract run once for each service."""
 
 _INSIDE: Final = CannotPass(
     "tables, engines, addresses and modes of databases are looked into",
@@ -69,6 +72,7 @@ _INSIDE: Final = CannotPass(
             "test_append_event_raises_if_app_state_row_missing",
             "test_append_event_raises_if_user_state_row_missing",
             "test_append_event_reads_storage_revision_before_commit",
+            "test_concurrent_prepare_tables_no_race_condition",
             "test_create_session_calls_rollback_on_commit_failure",
             "test_create_session_reads_storage_revision_before_commit",
             "test_database_session_service_caller_owned_engine_not_disposed_on_close",
@@ -137,6 +141,8 @@ SUITES: Final = (
             f"tests/unittests/{name}"
             for name in ("agents", "runners", "flows", "workflow", "test_runners.py")
         ),
+        # what the fixture of these finds in ADK 2.13 depends on which loops Python has freed
+        only="^(?!.*test_functions_thread_pool)",
         in_place=(InPlace("PalaverSessionService, for the one in memory", _IN_MEMORY, (_HELD,)),),
     ),
 )

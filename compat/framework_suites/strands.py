@@ -133,7 +133,12 @@ _DAMAGED: Final = CannotPass(
 )
 _WARNING: Final = CannotPass(
     "a warning has the name of Strands' own class in it",
-    {"test_agent_storage.py": ("TestRepositorySessionManagerWarnOnce",)},
+    {
+        "test_agent_storage.py": (
+            "TestRepositorySessionManagerWarnOnce::test_warns_when_agent_has_storage",
+            "TestRepositorySessionManagerWarnOnce::test_warns_when_bidi_agent_has_storage",
+        ),
+    },
 )
 
 SUITES: Final = (
