@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check bench faults cluster compat docs reference pictures clean
+.PHONY: help run test check bench faults cluster compat suites docs reference pictures clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,12 @@ compat: .venv-compat/compat.done compat/clients/node_modules/npm.done .venv/test
 	.venv-compat/bin/basedpyright --project compat/pyrightconfig.json
 	.venv-compat/bin/python -m tools.reference --package palaver.adapters --check
 	.venv-compat/bin/python -m pytest -c compat/pytest.ini --rootdir . -n 2 --cov --cov-config compat/coverage.ini
+
+# Checkouts of the frameworks, and a Python that has what their tests need: see CONTRIBUTING.md
+SUITES        ?= ../suites
+SUITES_PYTHON ?= .venv-compat/bin/python
+suites: .venv-compat/compat.done  ## the frameworks' own tests, of checkouts in ../suites, with palaver's classes
+	PYTHONPATH=src $(SUITES_PYTHON) -m compat.framework_suites $(SUITES)
 
 docs: .venv/docs.done  ## the documentation as a site, in build/site
 	.venv/bin/python -m tools.site
