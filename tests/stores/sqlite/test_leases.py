@@ -140,7 +140,7 @@ def test_a_process_that_is_not_known_here_may_still_run(path: Path, told: str | 
 
 
 def test_who_waited_for_another_writer_sees_that_ones_lease(path: Path) -> None:
-    """The clock is read once nobody else can write, or a lease that begins later seems to be old."""
+    """The clock is read once nobody else can write, or a lease that began later seems old."""
     with palaver.open(path) as store, ThreadPoolExecutor() as pool:
         store.create(id="talk")
         other = apsw.Connection(str(path))
