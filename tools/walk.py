@@ -38,10 +38,10 @@ __all__ = ["LIMITS", "Walk", "main", "walk", "walks"]
 
 LIMITS: Final = {
     "append": 9,
-    "truncate": 11,
-    "rollback": 11,
-    "a step with a tool call": 32,
-    "append over HTTP": 20,
+    "truncate": 12,
+    "rollback": 12,
+    "a step with a tool call": 35,
+    "append over HTTP": 21,
     "wire.to": 9,
     "a prompt": 9,
 }

@@ -199,6 +199,21 @@ def test_a_file_that_is_cut_off_is_said_to_be_damaged(path: Path) -> None:
     assert ["nothing"] != found
 
 
+@pytest.mark.parametrize("byte", [b"\xff", b"X", b"\0"])
+def test_a_byte_that_changed_is_found_in_its_message(path: Path, byte: bytes) -> None:
+    """Also where the text is none any more."""
+    with palaver.open(path) as store:
+        store.create(
+            [one(f"u{number}", f"This is number {number}.") for number in range(9)], id="talk"
+        )
+        store.create(id="another")
+    content = path.read_bytes()
+    assert 1 == content.count(b"This is number 5.")
+    path.write_bytes(content.replace(b"This is number 5.", b"This is " + byte + b"umber 5."))
+    with palaver.open(path) as store:
+        assert ["talk: message 5: the row is not what was written"] == list(store.verify())
+
+
 def test_a_page_that_is_overwritten_is_found(path: Path) -> None:
     with palaver.open(path) as store:
         history = store.create(id="talk")

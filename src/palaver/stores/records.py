@@ -684,17 +684,17 @@ def check_message_rows(rows: Iterable[tuple[Any, ...]], start: int, stop: int) -
     columns that the hash is over: the conversation, the position, and what else a store has there.
     """
     expected = start
-    for mark, text, role, ordinal, system, user, assistant, sent, name, *columns in rows:
+    for mark, stored, role, ordinal, system, user, assistant, sent, name, *columns in rows:
         position: int = columns[1]
         if position != expected:
             yield f"message {expected} is missing"
         expected = position + 1
-        body = text.encode()
+        body = stored.encode() if isinstance(stored, str) else stored
         counts = (system, user, assistant, position - system - user - assistant)
         hashes = row_hash(body, *columns), placed_hash(body, *columns)
         if mark not in (*hashes, _hash_of_schema_1(position, body)):
             yield f"message {position}: the row is not what was written"
-        elif (role, sent, name) != _columns_of(text) or ordinal != counts[role]:
+        elif (role, sent, name) != _columns_of(body.decode()) or ordinal != counts[role]:
             yield f"message {position}: the row is not that of its message"
     if expected != stop:
         yield f"message {expected} is missing"

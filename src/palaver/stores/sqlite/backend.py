@@ -757,7 +757,7 @@ class SQLiteBackend:
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
         """Yield what is wrong with the rows of some messages of the conversation's own."""
         cid = self._cid(conversation)
-        yield from check_message_rows(self._read("hashes", cid, start, stop), start, stop)
+        yield from check_message_rows(self._read("hashes_of_bytes", cid, start, stop), start, stop)
         latest = self._read_latest(self._read, cid, start - 1)
         yield from check_order(latest, self._read("orders", cid, start, stop))
 

@@ -449,6 +449,12 @@ SELECT hash, body, role, rank, n_system, n_user, n_assistant, time, id, cid, seq
        version, batch, at, key
 FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 
+-- The same with the bodies as bytes: those of a damaged file may be no text.
+-- name: hashes_of_bytes
+SELECT hash, CAST(body AS BLOB), role, rank, n_system, n_user, n_assistant, time, id, cid, seq,
+       replaces, version, batch, at, key
+FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
+
 -- name: orders
 SELECT seq, to_latest, time, id FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 
