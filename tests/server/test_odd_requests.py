@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 import pytest
 
 import palaver
+from palaver.server.app import Metrics, _Response
 from tests.patience import within
 from tests.server.client import TOKEN
 from tests.server.process import run_in_thread
@@ -99,6 +101,29 @@ def test_head_is_get_without_the_body(port: int, path: str) -> None:
     assert body
     assert f"content-length: {len(body)}" in [each.lower() for each in lines]
     assert sent.endswith(b"\r\n\r\n")
+
+
+def test_head_of_a_stream_ends_once() -> None:
+    """A server takes nothing after the event that says it was the last."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:  # noqa: ANN401 - an event of ASGI
+        sent.append(message)
+
+    scope: Any = {"method": "HEAD", "path": "/api/conversations/x/export"}
+    response = _Response(scope, send, Metrics())
+    told: list[Any] = [
+        {"type": "http.response.start", "status": 200, "headers": []},
+        {"type": "http.response.body", "body": b"some", "more_body": True},
+        {"type": "http.response.body", "body": b" more", "more_body": False},
+    ]
+
+    async def stream() -> None:
+        for message in told:
+            await response.send(message)
+
+    anyio.run(stream)
+    assert [(b"", True), (b"", False)] == [(each["body"], each["more_body"]) for each in sent[1:]]
 
 
 def test_head_of_health_needs_no_token(port: int) -> None:

@@ -334,7 +334,8 @@ class _Response:
             taken = time.monotonic() - self._begun
             self._metrics.count(self._method, message["status"], taken)
         elif message["type"] == "http.response.body" and self._method in _ASKED_AS:
-            message = {"type": "http.response.body", "body": b"", "more_body": False}
+            more = message.get("more_body", False)
+            message = {"type": "http.response.body", "body": b"", "more_body": more}
         await self._send(message)
 
     def _tell_methods(self, start: Any) -> None:  # noqa: ANN401 - an event of ASGI
