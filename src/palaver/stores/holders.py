@@ -104,8 +104,21 @@ def has_ended(process: str | None) -> bool:
         facts = _process_facts(int(pid))
     except ValueError:  # a damaged file
         return False
-    is_dead = not facts or facts[0] in _DEAD or facts[_START_TIME] != started
-    return boot == boot_id() and is_dead
+    if boot != boot_id():
+        return False
+    if not facts:  # it has ended, or it is hidden, or no more files can be opened here
+        return not _exists(int(pid))
+    return facts[0] in _DEAD or facts[_START_TIME] != started
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # of another user, or a damaged file has no such number
+        pass
+    return True
 
 
 def holder_name() -> str:

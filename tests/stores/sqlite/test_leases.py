@@ -139,6 +139,23 @@ def test_a_process_that_is_not_known_here_may_still_run(path: Path, told: str | 
     assert not holders.has_ended(made)
 
 
+@pytest.mark.parametrize("refusal", [None, PermissionError()])
+def test_a_process_that_can_not_be_looked_at_may_still_run(
+    monkeypatch: pytest.MonkeyPatch, refusal: Exception | None
+) -> None:
+    """It is hidden as another user's, or this process has no file left to look with."""
+    made = holders.process_of(holders.holder_name())
+
+    def kill(pid: int, signal: int) -> None:
+        assert (os.getpid(), 0) == (pid, signal)
+        if refusal is not None:
+            raise refusal
+
+    monkeypatch.setattr(holders, "_process_facts", lambda _: [])
+    monkeypatch.setattr(os, "kill", kill)
+    assert not holders.has_ended(made)
+
+
 def test_who_waited_for_another_writer_sees_that_ones_lease(path: Path) -> None:
     """The clock is read once nobody else can write, or a lease that began later seems old."""
     with palaver.open(path) as store, ThreadPoolExecutor() as pool:
